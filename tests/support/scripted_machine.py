@@ -22,8 +22,9 @@ from sirocco.runtime.loop.hops import HopReader, HopWriter
 from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.worker import Worker
 from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.log import Log, OnAck
-from sirocco.transport.memory_log import MemoryProducer
+from sirocco.transport.memory_log import MemoryLog, MemoryProducer
 
 WAIT_S = 300.0
 ELECTED = LeaderElected("c")
@@ -134,3 +135,24 @@ class Acknowledging:
         while self.held:
             on_ack, offset = self.held.pop(0)
             on_ack(None, offset)
+
+
+class LeavingLog:
+    """A log that refuses the first request after a transaction was committed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away = False
+        commit, bounds = MemoryProducer.commit, MemoryLog.bounds
+
+        def leave(producer: MemoryProducer) -> None:
+            commit(producer)
+            self.is_away = True
+
+        def ask(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
+            if self.is_away:
+                self.is_away = False
+                raise TransportUnavailable("away")
+            return bounds(log, topic, partition)
+
+        monkeypatch.setattr(MemoryProducer, "commit", leave)
+        monkeypatch.setattr(MemoryLog, "bounds", ask)

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sirocco.codec.hops import HOPS, read_record
 from sirocco.model.errors import DeadlineExceeded, Unavailable
-from sirocco.protocol.contract.control_records import CheckpointTaken, Granted, MapActivated
+from sirocco.protocol.contract.control_records import CheckpointTaken
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
@@ -27,51 +26,42 @@ from sirocco.protocol.contract.effects import (
     Effect,
     Event,
     Fence,
-    Fenced,
     Follow,
     Load,
     Loaded,
     Outcome,
     Polled,
     SaveCheckpoint,
-    SetAside,
     Sweep,
     Transact,
     Unfollow,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
-    DEAD_LETTERS,
     DELIVERIES,
     INTAKE,
     PARTIALS,
     SLOTS,
-    Progress,
-    Routed,
 )
 from sirocco.protocol.contract.partition_ownership import checkpoint_name, checkpoint_prefix
 from sirocco.runtime.loop import worker as worker_module
-from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS
 from sirocco.runtime.loop.limits import LoopLimits
 from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.transport.archive import MemoryArchive
-from sirocco.transport.calls import METHOD_HEADER
 from sirocco.transport.errors import (
     AppendFailed,
-    LogFull,
     OffsetOutOfRange,
-    TransactionAborted,
     TransportUnavailable,
 )
-from sirocco.transport.log import APPEND_WAIT_S
-from sirocco.transport.memory_log import MemoryLog, MemoryProducer
+from sirocco.transport.memory_log import MemoryLog
 from tests.support.scripted_machine import (
     ELECTED,
     HEARD,
     TO_ANOTHER,
     WAIT_S,
     Acknowledging,
+    LeavingLog,
     Script,
     append,
     fill,
@@ -80,7 +70,7 @@ from tests.support.scripted_machine import (
     progress,
     running,
 )
-from tests.support.values import map_activated, routed_of, taken_of
+from tests.support.values import taken_of
 from tests.support.waiting import eventually
 
 
@@ -181,7 +171,7 @@ def test_a_log_whose_topics_have_no_leader_yet_is_tried_again(
 ) -> None:
     append(log, CONTROL, ELECTED)
     script = Script()
-    leaving = Leaving(monkeypatch)
+    leaving = LeavingLog(monkeypatch)
     leaving.is_away = True
     with running(log, script) as worker:
         script.wait(ControlRead)
@@ -415,233 +405,6 @@ def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> Non
         assert str(worker.failure) == "a defect"
 
 
-@pytest.mark.parametrize("topic", [INTAKE, SLOTS, PARTIALS, CONTROL])
-def test_garbage_is_dead_lettered_and_the_rest_continues(topic: str, log: MemoryLog) -> None:
-    # init: bytes; an unknown method; a damaged request; a call of another topic; a good one.
-    producer = log.producer("vandal")
-    append(log, CONTROL, ELECTED)
-    method = {
-        INTAKE: "IntakeService/Take",
-        SLOTS: "SlotService/Route",
-        PARTIALS: "PartialService/Merge",
-        CONTROL: "ControlService/Declare",
-    }[topic]
-    header = "x-sirocco-method"
-    append(log, INTAKE, taken_of(5, 1, []), 1)
-    consumer = log.consumer("header")
-    consumer.assign({(INTAKE, 1): 0})
-    ((header, _),) = [h for h in consumer.poll(1, 0)[0].headers if b"IntakeService" in h[1]]
-    path = f"/sirocco.v1.{method}".encode()
-    producer.append(topic, 0, b"\xff\x00 no call")
-    producer.append(topic, 0, b"", headers=((header, b"/sirocco.v1.Nothing/Nothing"),))
-    producer.append(topic, 0, b"\xff\xff\xff", headers=((header, path),))
-    wrong = Progress(1, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    append(log, topic, wrong)
-    good = {INTAKE: taken_of(1, 1, []), CONTROL: ELECTED}.get(topic)
-    if good is not None:
-        append(log, topic, good)
-
-    # test
-    follow: list[Effect] = [] if topic == CONTROL else [Follow(topic, 0, 0)]
-    script = Script(lambda e: follow if e == ControlRead(0, ELECTED) else [])  # type: ignore[return-value]
-    with running(log, script) as worker:
-        eventually(lambda: worker.rejected_total == 4)
-        if topic == INTAKE:
-            (polled,) = script.wait(Polled)
-            assert [entry.message.session for entry in polled.entries] == [1]
-        if topic == CONTROL:
-            script.wait(ControlRead, 2)
-        assert worker.failure is None
-
-    # check
-    consumer.assign({(DEAD_LETTERS, 0): 0})
-    letters = [dict(record.headers) for record in consumer.poll(100, 0)]
-    assert len(letters) == 4
-    assert {letter["topic"] for letter in letters} == {topic.encode()}
-    assert len({letter["offset"] for letter in letters}) == 4
-    assert all(letter["reason"] for letter in letters)
-
-
-def test_garbage_of_any_size_is_dead_lettered(log: MemoryLog) -> None:
-    # Its reason quotes the method, in which each byte takes four.
-    append(log, CONTROL, ELECTED)
-    log.producer("vandal").append(INTAKE, 0, b"", headers=((METHOD_HEADER, b"\xff" * (2 << 20)),))
-    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
-        eventually(lambda: worker.rejected_total or worker.failure)
-        assert worker.failure is None
-    consumer = log.consumer("letters")
-    consumer.assign({(DEAD_LETTERS, 0): 0})
-    (letter,) = [dict(record.headers) for record in consumer.poll(100, 0)]
-    assert letter["reason"].startswith(b"unknown method")
-
-
-def test_a_dead_letter_waits_for_room_in_the_queue_as_any_append(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, refusals = MemoryProducer.append, [LogFull("full")] * 3
-
-    def refuse(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
-        if topic == DEAD_LETTERS and refusals:
-            raise refusals.pop()
-        original(producer, topic, *args, **more)
-
-    monkeypatch.setattr(MemoryProducer, "append", refuse)
-    append(log, CONTROL, ELECTED)
-    log.producer("vandal").append(INTAKE, 0, b"no call")
-    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
-        eventually(lambda: log.bounds(DEAD_LETTERS, 0)[1] or worker.failure)
-        assert worker.failure is None
-        assert worker.rejected_total == 1
-
-
-def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLog) -> None:
-    append(log, CONTROL, ELECTED)
-    routed = routed_of(0, 5, [{"id": 9, "lon": 1.0, "lat": 1.0, "text": "coffee"}], [1_000])
-    aside = SetAside(SLOTS, 3, 70, routed, "two ended at it")
-    with running(log, Script(lambda e: [aside] if e == ControlRead(0, ELECTED) else [])) as worker:
-        eventually(lambda: worker.rejected_total == 1)
-    consumer = log.consumer("letters")
-    consumer.assign({(DEAD_LETTERS, 0): 0})
-    (letter,) = consumer.poll(100, 0)
-    assert dict(letter.headers) == {
-        "topic": SLOTS.encode(),
-        "partition": b"3",
-        "offset": b"70",
-        "reason": b"two ended at it",
-    }
-    read = read_record(HOPS[Routed].method_path, letter.value)
-    assert isinstance(read, Routed)
-    assert read.objects.ids.tolist() == [9]
-
-
-def test_r4_a_map_that_cannot_be_read_is_dead_lettered_and_handed_on(log: MemoryLog) -> None:
-    # The machine judges the same, see `ControlView`; a leader republishes the state in force.
-    garbage = MapActivated(0, 1, b"no map")
-    for declaration in (ELECTED, garbage, map_activated(0)):
-        append(log, CONTROL, declaration)
-    script = Script()
-    with running(log, script) as worker:
-        read = [event.declaration for event in script.wait(ControlRead, 3)]
-        assert worker.failure is None
-    assert read == [ELECTED, garbage, map_activated(0)]
-    consumer = log.consumer("letters")
-    consumer.assign({(DEAD_LETTERS, 0): 0})
-    (letter,) = [dict(record.headers) for record in consumer.poll(100, 0)]
-    assert (letter["topic"], letter["offset"]) == (CONTROL.encode(), b"1")
-    assert b"map" in letter["reason"]
-
-
-def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progress(
-    log: MemoryLog,
-) -> None:
-    append(log, CONTROL, ELECTED)
-    fill(log, PARTIALS, 0, 8)
-    script = Script(
-        on(ControlRead, Fence(0), Transact(0, 4, (progress(3), progress(8)))),
-        on(Committed, Load(PARTIALS, 0, 2, "", 0)),
-    )
-    with running(log, script):
-        (committed,) = script.wait(Committed)
-        (loaded,) = script.wait(Loaded)
-    assert (committed.partition, committed.number) == (0, 4)
-    assert committed.end_offset == 2
-    assert committed.bytes_total > 0
-    assert (loaded.offset, loaded.epoch) == (8, 2)
-    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 8]
-
-
-class Leaving:
-    """A log that refuses the first request after a transaction was committed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_away = False
-        commit, bounds = MemoryProducer.commit, MemoryLog.bounds
-
-        def leave(producer: MemoryProducer) -> None:
-            commit(producer)
-            self.is_away = True
-
-        def ask(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
-            if self.is_away:
-                self.is_away = False
-                raise TransportUnavailable("away")
-            return bounds(log, topic, partition)
-
-        monkeypatch.setattr(MemoryProducer, "commit", leave)
-        monkeypatch.setattr(MemoryLog, "bounds", ask)
-
-
-def test_r5_a_committed_transaction_is_not_written_again_when_the_log_goes_away(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    append(log, CONTROL, ELECTED)
-    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
-    leaving = Leaving(monkeypatch)
-    with running(log, script) as worker:
-        script.wait(Committed)
-        assert worker.failure is None
-    leaving.is_away = False
-    assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
-
-
-def test_r5_a_transaction_that_fails_while_it_is_written_is_written_again(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, failures = MemoryProducer.append, [TransactionAborted("refused")]
-
-    def fail(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
-        if topic == DELIVERIES and failures:
-            raise failures.pop()
-        original(producer, topic, *args, **more)
-
-    monkeypatch.setattr(MemoryProducer, "append", fail)
-    append(log, CONTROL, ELECTED)
-    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(3), progress(5)))))
-    with running(log, script) as worker:
-        eventually(lambda: worker.failure or any(isinstance(e, Committed) for e in script.events))
-        assert worker.failure is None
-    assert not failures
-    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 5]
-
-
-def test_records_of_a_transaction_wait_for_room_as_long_as_others(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A merger's backlog after an outage of its leader may exceed a producer's queue.
-    original, waits_s = MemoryLog.producer, []
-
-    def producer(log: MemoryLog, name: str, **options: Any) -> MemoryProducer:
-        if options.get("transactional_id"):
-            waits_s.append(options.get("append_wait_s", APPEND_WAIT_S) * 1_000)
-        return original(log, name, **options)
-
-    monkeypatch.setattr(MemoryLog, "producer", producer)
-    append(log, CONTROL, ELECTED)
-    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(3),))))
-    with running(log, script):
-        script.wait(Committed)
-    assert waits_s == [APPEND_WAIT_MS]
-
-
-def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
-    append(log, CONTROL, ELECTED)
-    zombie = Script(
-        on(ControlRead, Fence(0)),
-        on(ChangeRequests, Transact(0, 1, (progress(99),))),
-    )
-    successor = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
-    with running(log, zombie, member="zombie") as late:
-        late.caught_up.wait(WAIT_S)
-        zombie.wait(ControlRead)
-        with running(log, successor, member="successor"):
-            successor.wait(Committed)
-            late.post(ChangeRequests(1, 0, ()))
-            (fenced,) = zombie.wait(Fenced)
-            assert (fenced.partition, fenced.number) == (0, 1)
-            assert late.failure is None
-    assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
-
-
 def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLog) -> None:
     # A window is being committed when the process is told to end; the next one follows it.
     append(log, CONTROL, ELECTED)
@@ -681,9 +444,6 @@ def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> N
     assert loaded.state["rows"].tolist() == [0, 1, 2, 3, 4]
 
 
-# --- records of others that make no sense
-
-
 def test_what_dead_owners_left_below_a_name_is_swept(log: MemoryLog) -> None:
     archive = MemoryArchive()
     names = [checkpoint_name(SLOTS, 1, offset, epoch) for offset, epoch in ((5, 2), (7, 1), (9, 3))]
@@ -695,16 +455,3 @@ def test_what_dead_owners_left_below_a_name_is_swept(log: MemoryLog) -> None:
     with running(log, script, archive):
         eventually(lambda: archive.list(checkpoint_prefix(SLOTS, 1)) == names[2:])
     assert archive.list("checkpoints/") == sorted([*others, names[2]])
-
-
-def test_grants_of_what_does_not_exist_are_void(log: MemoryLog) -> None:
-    append(log, CONTROL, ELECTED)
-    for topic, partition in ((SLOTS, 2), ("nowhere", 0), (SLOTS, 1)):
-        append(log, CONTROL, Granted(0, topic, partition, "m"))
-    script = Script()
-    with running(log, script) as worker:
-        read = script.wait(ControlRead, 2)
-        worker.caught_up.wait(WAIT_S)
-    assert [each.declaration for each in read] == [ELECTED, Granted(0, SLOTS, 1, "m")]
-    assert worker.rejected_total == 2
-    assert worker.failure is None
