@@ -52,15 +52,8 @@ ENVIRONMENT = frozenset(
         *("ARRIVAL_SKEW_MAX", "NAME"),
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
         *("RETAINED_BYTES", "RETENTION", "ARCHIVE_RETENTION", "STORE_BYTES", "STEP_BYTES"),
-        *(
-            "SCHEME",
-            "LOG_LEVEL",
-            "AUDIT",
-            "KERNEL_CACHE",
-            "KAFKA_SECURITY",
-            "BALANCE",
-            "BALANCE_INTERVAL",
-        ),
+        *("SCHEME", "LOG_LEVEL", "AUDIT", "REFLECTION", "KERNEL_CACHE", "KAFKA_SECURITY"),
+        *("BALANCE", "BALANCE_INTERVAL"),
         "KAFKA_COMPRESSION",
         *("STREAMS", "SEARCHES", "SEARCH_TIMEOUT_MAX", "UNREAD_TIMEOUT"),
         *("CALLS", "TENANT_CALLS", "MESSAGE_MEMORY", "TENANT_MESSAGE_MEMORY", "REFLECTION"),
@@ -372,6 +365,10 @@ def test_credentials_come_from_secrets_and_are_mounted_where_services_read_them(
         secrets = {
             one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one
         }
+        # An authority of others is no secret.
+        secrets |= {
+            one["name"]: one["configMap"]["name"] for one in pod["volumes"] if one["name"] == "jwt"
+        }
         mounts = {
             one["mountPath"]: secrets[one["name"]]
             for one in container["volumeMounts"]
@@ -383,7 +380,10 @@ def test_credentials_come_from_secrets_and_are_mounted_where_services_read_them(
             for name, path in environment.items()
             if path.startswith("/etc/")
         }
-        tokens = {"SIROCCO_TOKENS": ("sirocco-tokens", "lines")}
+        tokens = {
+            "SIROCCO_TOKENS": ("sirocco-tokens", "lines"),
+            "SIROCCO_JWT_KEYS_CA": ("sirocco-issuer", "ca.crt"),
+        }
         assert files == (tokens if service in {"router", "merger"} else {}) | {
             "SIROCCO_TLS_CERTIFICATE": ("sirocco-tls", "tls.crt"),
             "SIROCCO_TLS_KEY": ("sirocco-tls", "tls.key"),

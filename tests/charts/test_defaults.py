@@ -53,6 +53,7 @@ def defaults() -> dict[str, Any]:
         "balance.cooldown": format_duration(cluster.balance_cooldown_ms),
         "balance.objects": cluster.balance_objects_min,
         "balance.threshold": cluster.balance_threshold,
+        "reflection": cluster.reflection,
         "arrivalSkewMax": format_duration(ARRIVAL_SKEW_MAX_MS),
         "stepBytes": cluster.step_bytes_max,
         "merger.streams": cluster.merger.streams_max,
@@ -86,6 +87,7 @@ def test_the_chart_has_the_defaults_of_the_services() -> None:
     assert values["kafka"]["compression"] == process.kafka.compression
     assert values["kafka"]["security"].upper() == process.kafka.security_protocol
     assert values["logLevel"] == process.log_level
+    assert values["audit"] == process.audit
 
 
 def test_a_process_without_settings_has_the_defaults() -> None:

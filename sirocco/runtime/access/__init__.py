@@ -1,1 +1,1 @@
-"""What every process has: clock, lease, health, retries, tuning."""
+"""JWTs of an OpenID Connect issuer: its keys, checks of tokens, what claims open."""
