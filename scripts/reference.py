@@ -125,8 +125,7 @@ def metrics_page() -> str:
         _NOTE,
         "# Metrics",
         "",
-        "Every process serves them at `/metrics` of its HTTP port, in the format of Prometheus. "
-        "A counter's name ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.",
+        "Every process serves them at `/metrics` of its HTTP port, in the format of Prometheus.",
         "",
     ]
     for name, made in inspect.getmembers(metrics, inspect.isclass):
@@ -179,16 +178,16 @@ class _Recorder:
         return _EXAMPLES.get(name, default or "")
 
     def integer(self, name: str, default: int, greatest: int, *, least: int = 1) -> int:
-        self._note(name, f"{default:,}", f"{least:,} to {greatest:,}")
+        self._note(name, f"{default:,}", f"{least:,}–{greatest:,}")
         return default
 
     def number(self, name: str, default: float, least: float, greatest: float) -> float:
-        self._note(name, f"{default:g}", f"{least:g} to {greatest:g}")
+        self._note(name, f"{default:g}", f"{least:g}–{greatest:g}")
         return default
 
     def duration_ms(self, name: str, default_ms: int, least: int) -> int:
         default = format_duration(default_ms)
-        self._note(name, default, f"a duration of {least} ms or more" if least else "a duration")
+        self._note(name, default, f"from {format_duration(least)}" if least else "a duration")
         return 1_000
 
     def retention_ms(self, name: str, default_ms: int | None) -> int:
