@@ -87,13 +87,14 @@ def owner(log: Log, epoch: int, begin: int, until: int, ends_at: set[int], dice:
         for attempted in say(log, careful.begin(0, epoch, begin, until, log.trial)):
             assert isinstance(attempted, Attempted)
             assert careful.read_back(attempted) == []
-    at = begin
+    # What is in the records makes no difference: it is made once.
+    same, at = record(0), begin
     while at < until:
         polled = list(range(at, min(until, at + dice.randint(1, 50))))
         if careful.waits(0):
             effects = careful.next_piece(0, epoch, log.trial)
             if careful.needs_records(0):
-                records: Records = [(offset, record(0)) for offset in polled]
+                records: Records = [(offset, same) for offset in polled]
                 effects = careful.attempt(0, epoch, log.trial, records)
             attempted = say(log, effects)[-1]
             assert isinstance(attempted, Attempted)
