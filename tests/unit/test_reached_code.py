@@ -39,6 +39,8 @@ ALLOWED = {
     ),
     *("on_message_complete", "on_response_complete", "handle_websocket_upgrade", "startup"),
     *("capture_signals", "shutdown"),
+    # Called by joserfc.
+    "get_alg",
     # Called by Starlette.
     "to_string",
     # Called by Numba.
