@@ -38,7 +38,7 @@ from sirocco.transport.log import Log
 LOOK_S = 0.05
 
 # Calls that wait for a position, in this router and for one tenant (for one connection, without
-# tenants). Each causes 20 looks at the log a second.
+# tenants).
 WAITING_MAX = 256
 WAITING_EACH_MAX = 64
 WAITING_RETRY_MS = 500
@@ -75,6 +75,7 @@ class ClusterFront(ClusterServiceServicer):
         self._dialer = dialer
         # The bytes that were read last, and what they hold.
         self._known: tuple[bytes, PartitionMap] | None = None
+        self._looking: asyncio.Future[list[Progress | None]] | None = None
         self._waiting = Shares("waits", WAITING_MAX, WAITING_EACH_MAX, WAITING_RETRY_MS)
 
     @unary
@@ -110,7 +111,7 @@ class ClusterFront(ClusterServiceServicer):
             return pb.AwaitProcessedResponse()
         # By now the slots' logs include everything that was routed.
         slots = await asyncio.to_thread(self._ends, SLOTS, self._settings.slots)
-        await self._until(lambda: self._is_delivered(slots))
+        await self._delivered(slots)
         partitions = self._settings.partials_partitions
         delivered = await asyncio.to_thread(self._ends, DELIVERIES, partitions)
         cursors = [f"{partition}.{end}" for partition, end in enumerate(delivered)]
@@ -174,17 +175,28 @@ class ClusterFront(ClusterServiceServicer):
                     f"the router at {info.address} did not answer: {error.code().name}; try again"
                 ) from error
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
+    async def _delivered(self, ends: list[int]) -> None:
+        """Returns when all partitions are delivered as far as slots end at some offsets."""
         # Bounded by the client's deadline, which cancels this coroutine.
-        while not await asyncio.to_thread(condition):
+        while not all(each is not None and _covers(each, ends) for each in await self._progress()):
             await asyncio.sleep(LOOK_S)
 
-    def _is_delivered(self, ends: list[int]) -> bool:
-        for partition in range(self._settings.partials_partitions):
-            progress = last_progress(self._log, partition)
-            if progress is None or not _covers(progress, ends):
-                return False
-        return True
+    async def _progress(self) -> list[Progress | None]:
+        """Looks up how far each partition is delivered, once for all calls that wait.
+
+        One that has begun already is of use: progress only grows.
+        """
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._last_progress))
+            self._looking.add_done_callback(self._looked)
+        return await asyncio.shield(self._looking)
+
+    def _looked(self, _: asyncio.Future[list[Progress | None]]) -> None:
+        self._looking = None
+
+    def _last_progress(self) -> list[Progress | None]:
+        partitions = range(self._settings.partials_partitions)
+        return [last_progress(self._log, partition) for partition in partitions]
 
     def _describe(self, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
         view = self._machine.holdings.view

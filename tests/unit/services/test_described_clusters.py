@@ -1,7 +1,8 @@
-"""What a description of the cluster costs a router, which any token may ask for."""
+"""What descriptions of the cluster and waits cost a router: any token may ask for them."""
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from sirocco_api.v1 import cluster_service_pb2 as pb
 
+from sirocco.protocol.contract.positions import position_of
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from sirocco.services.router import cluster
@@ -37,3 +39,27 @@ def test_a_map_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
             described = front._describe(pb.DescribeClusterRequest())
             assert described.leaf_count == len(from_bytes(data).leaves)
     assert read == maps
+
+
+def test_calls_that_wait_share_their_looks_at_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looked by itself, 20 times a second in the threads of all calls."""
+    looks: list[int] = []
+
+    def last_progress(_: Any, partition: int) -> Any:
+        looks.append(partition)
+        # Of both partitions the third look finds all delivered.
+        reached = 5 if len(looks) > 4 else 4
+        return SimpleNamespace(slots=np.array([0]), positions=np.array([position_of(reached)]))
+
+    monkeypatch.setattr(cluster, "last_progress", last_progress)
+    monkeypatch.setattr(cluster, "LOOK_S", 0.0)
+    settings: Any = SimpleNamespace(partials_partitions=2)
+    unused: Any = None
+
+    async def run() -> None:
+        front = ClusterFront(settings, "router", unused, unused, unused, dict)
+        await asyncio.gather(*(front._delivered([5]) for _ in range(50)))
+
+    asyncio.run(run())
+    # A call whose look was there before the others' may begin one more.
+    assert 6 <= len(looks) <= 10
