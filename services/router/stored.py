@@ -44,7 +44,8 @@ class StoredQueries:
     it is the query's newest record.
     """
 
-    def __init__(self, log: Log, machine: RouterMachine) -> None:
+    def __init__(self, log: Log, machine: RouterMachine, changes_max: int = CHANGES_MAX) -> None:
+        self._changes_max = changes_max
         self._log = log
         self._machine = machine
         self._turns = asyncio.Semaphore(PAGES_AT_A_TIME)
@@ -90,7 +91,7 @@ class StoredQueries:
         begin, end = request.from_offset, registry.offset
         with closing(self.changes(request.partition, begin, end)) as changes:
             for count, (offset, change) in enumerate(changes):
-                if count == CHANGES_MAX:
+                if count == self._changes_max:
                     response.next_offset = offset
                     return response
                 if change.query is None or registry.place(change.handle) != offset:

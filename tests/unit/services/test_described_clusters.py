@@ -52,7 +52,6 @@ def test_calls_that_wait_share_their_looks_at_the_log(monkeypatch: pytest.Monkey
         return SimpleNamespace(slots=np.array([0]), positions=np.array([position_of(reached)]))
 
     monkeypatch.setattr(cluster, "last_progress", last_progress)
-    monkeypatch.setattr(cluster, "LOOK_S", 0.0)
     settings: Any = SimpleNamespace(partials_partitions=2)
     unused: Any = None
 

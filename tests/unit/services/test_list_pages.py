@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.query import parse_query
 from sirocco.services.router import stored
@@ -27,11 +25,11 @@ class Stored(StoredQueries):
         gate: they go on when it is set.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, changes_max: int = stored.CHANGES_MAX) -> None:
         live = SimpleNamespace(is_standing=lambda *_: True)
         registry = SimpleNamespace(offset=count, place=int, live=live)
         machine: Any = SimpleNamespace(registries={0: registry}, lifetimes_ms=lambda now_ms: now_ms)
-        super().__init__(SimpleNamespace(), machine)  # type: ignore[arg-type]
+        super().__init__(SimpleNamespace(), machine, changes_max)  # type: ignore[arg-type]
         self.looked_at = 0
         self.gate = threading.Event()
         self.gate.set()
@@ -60,19 +58,17 @@ def page_of(prefix: str, begin: int = 0) -> pb.ReadQueriesRequest:
     return pb.ReadQueriesRequest(partition=0, from_offset=begin, id_prefix=prefix)
 
 
-def test_a_page_ends_though_it_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_ends_though_it_holds_nothing() -> None:
     """A tenant without queries had those of all others read, as often as it liked."""
-    monkeypatch.setattr(stored, "CHANGES_MAX", 50)
-    read = Stored(1_000)
+    read = Stored(1_000, 50)
     page = asyncio.run(read.read(page_of("nobody:")))
     assert not page.queries
     assert page.next_offset == 50
     assert read.looked_at == 51
 
 
-def test_pages_that_end_early_lead_to_all_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "CHANGES_MAX", 30)
-    read, found, begin = Stored(1_000), [], 0
+def test_pages_that_end_early_lead_to_all_queries() -> None:
+    read, found, begin = Stored(1_000, 30), [], 0
     while begin >= 0:
         page = asyncio.run(read.read(page_of("acme:", begin)))
         found += [one.query.id for one in page.queries]
