@@ -45,27 +45,28 @@ _SIGNATURE_LENGTH_MAX = 1_400
 # A name of a key is shown nowhere, but compared with each key.
 _KID_LENGTH_MAX = 256
 
-# Answers of the cluster that are remembered. Each takes some 500 bytes.
-KNOWN_MAX = 8_192
-REFUSED_MAX = 4_096
-
 # How long a refusal is remembered: clocks go on, and issuers publish keys.
 REFUSED_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class JwtBudget:
-    """How many new tokens are checked; a check takes 0.1 to 0.4 ms of the loop of all calls.
+    """How many new tokens are checked, and how many answers are remembered.
+
+    A check takes 0.1 to 0.4 ms of the loop of all calls, an answer some 500 bytes.
 
     Attributes:
         process_per_s: of all.
         connection_per_s: of one connection; a gateway has many clients on one.
         connections: whose rates are remembered.
+        known, refused: answers.
     """
 
     process_per_s: float = 300.0
     connection_per_s: float = 100.0
     connections: int = 8_192
+    known: int = 8_192
+    refused: int = 4_096
 
 
 BUDGET = JwtBudget()
@@ -174,10 +175,10 @@ class JwtTokens:
         except (Unauthenticated, PermissionDenied) as error:
             until_ms = self._elapsed_ms() + REFUSED_MS
             self._refused[digest] = _Refused(type(error), error.message, keys, until_ms)
-            _trim(self._refused, REFUSED_MAX)
+            _trim(self._refused, self._budget.refused)
             raise
         self._known[digest] = found
-        _trim(self._known, KNOWN_MAX)
+        _trim(self._known, self._budget.known)
         return found
 
     def check(self, known: CheckedJwt) -> None:

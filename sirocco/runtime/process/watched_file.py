@@ -32,6 +32,7 @@ class WatchedFile(Generic[T]):
         name: of what it holds, in names of log events, such as `tokens`.
         setting: the variable that names it.
         look_s: between two looks.
+        bytes_max: that it may have.
 
     Raises:
         InvalidArgument: At the start it is unreadable or invalid. Later what was read last stays
@@ -45,8 +46,10 @@ class WatchedFile(Generic[T]):
         name: str,
         setting: str,
         look_s: float = LOOK_S,
+        bytes_max: int = BYTES_MAX,
     ) -> None:
         self._look_s = look_s
+        self._bytes_max = bytes_max
         self._path = Path(path)
         self._read = read
         self._name = name
@@ -86,9 +89,9 @@ class WatchedFile(Generic[T]):
 
     def _load(self) -> T:
         with self._path.open("rb") as file:
-            data = file.read(BYTES_MAX + 1)
-        if len(data) > BYTES_MAX:
-            raise InvalidArgument(f"holds more than {BYTES_MAX} bytes")
+            data = file.read(self._bytes_max + 1)
+        if len(data) > self._bytes_max:
+            raise InvalidArgument(f"holds more than {self._bytes_max} bytes")
         return self._read(data)
 
     def _look(self) -> tuple[int, int, int]:

@@ -205,10 +205,8 @@ def test_checks_have_a_budget_of_the_connection_and_of_the_process() -> None:
     assert len(issuer.tokens._connections) <= 8
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwt_tokens, "KNOWN_MAX", 4)
-    monkeypatch.setattr(jwt_tokens, "REFUSED_MAX", 4)
-    issuer = Issuer(budget=JwtBudget(10_000, 10_000))
+def test_what_is_remembered_is_bounded() -> None:
+    issuer = Issuer(budget=JwtBudget(10_000, 10_000, known=4, refused=4))
     first = token(sub="first")
     for number in range(20):
         issuer.take(first)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.runtime.process import watched_file
-from sirocco.runtime.process.watched_file import WatchedFile
+from sirocco.runtime.process.watched_file import BYTES_MAX, WatchedFile
 
 
 def read(data: bytes) -> int:
@@ -18,8 +17,9 @@ def read(data: bytes) -> int:
     return int(data)
 
 
-def watched(path: Path) -> WatchedFile[int]:
-    return WatchedFile(path, read, "numbers", "SIROCCO_NUMBERS", look_s=0.0)
+def watched(path: Path, bytes_max: int = BYTES_MAX) -> WatchedFile[int]:
+    setting = "SIROCCO_NUMBERS"
+    return WatchedFile(path, read, "numbers", setting, look_s=0.0, bytes_max=bytes_max)
 
 
 def test_what_was_read_last_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -38,7 +38,7 @@ def test_what_was_read_last_stays(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert events == ["numbers_unreadable", "numbers_unreadable", "numbers_read"]
 
 
-def test_at_the_start_it_has_to_be_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_start_it_has_to_be_valid(tmp_path: Path) -> None:
     path = tmp_path / "numbers"
     with pytest.raises(InvalidArgument) as caught:
         watched(path)
@@ -47,6 +47,5 @@ def test_at_the_start_it_has_to_be_valid(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InvalidArgument, match="SIROCCO_NUMBERS: is no number"):
         watched(path)
     path.write_text("12345")
-    monkeypatch.setattr(watched_file, "BYTES_MAX", 4)
     with pytest.raises(InvalidArgument, match="more than 4 bytes"):
-        watched(path)
+        watched(path, bytes_max=4)
