@@ -297,7 +297,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
 @needs_prometheus
 def test_every_panel_shows_something(prometheus: Prometheus) -> None:
     # A few scrapes and a rebalancing: seconds, or minutes on a busy machine.
-    prometheus.await_figures(QUERIES, 150)
+    prometheus.await_figures(QUERIES, 600)
 
 
 @needs_prometheus
