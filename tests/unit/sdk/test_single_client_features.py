@@ -18,6 +18,7 @@ from sirocco_client import (
     FailedPrecondition,
     PublishFlow,
     RangeQuery,
+    Retry,
     Tls,
     Unavailable,
 )
@@ -205,7 +206,9 @@ def test_mutual_tls(certificate: tuple[bytes, bytes], connect: Callable[..., Any
     cluster = FakeCluster(credentials)
     try:
         tls = Tls(chain, certificate_chain=chain, private_key=key, server_name="localhost")
-        client = connect(cluster.router, tls=tls, token="secret")
+        # A handshake may be slow on a busy machine, and the next one has to wait then.
+        patient = Retry(attempts=100, initial_ms=10, longest_ms=500)
+        client = connect(cluster.router, tls=tls, token="secret", retry=patient)
         with client.publisher() as publisher:
             publisher.publish(item(1))
         assert cluster.ids == [1]

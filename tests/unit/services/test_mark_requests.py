@@ -54,10 +54,10 @@ def test_an_owner_answers_when_all_slots_have_its_marks(
     plain: PlainClient,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def wait(_front: ClusterFront, _condition: object) -> None:
+    async def wait(_front: ClusterFront, _ends: list[int]) -> None:
         raise AssertionError("waited for what evaluators make of it")
 
-    monkeypatch.setattr(ClusterFront, "_until", wait)
+    monkeypatch.setattr(ClusterFront, "_delivered", wait)
     request = publish_request(new_session(), 1, [{"id": 1, "lon": 1.0, "lat": 1.0}])
     token = plain.publish(request, router=router)[-1].position_token
     asked = pb.AwaitProcessedRequest(position_token=token, routed=True)
