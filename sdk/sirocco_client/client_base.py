@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from sirocco_client.base.numbers import read_seconds
@@ -15,7 +16,7 @@ from sirocco_client.connection.retry import Retry
 CREDIT = 10_000
 
 
-class ClientBase:
+class ClientBase(ABC):
     """The arguments of a client, checked, and what it knows of its servers. Calls nothing."""
 
     def __init__(
@@ -50,9 +51,9 @@ class ClientBase:
         routers = ", ".join(self._routers.all)
         return f"<{type(self).__name__} of {routers}, timeout {self._timeout_s:g} s{state}>"
 
+    @abstractmethod
     def _has_ended(self) -> bool:
         """Whether the client is closed."""
-        raise NotImplementedError
 
     def _seconds(self, timeout_s: float | None) -> float:
         """Time limit of a call, seconds."""

@@ -17,7 +17,7 @@ from typing import Protocol
 from sirocco_api.v1 import receive_service_pb2 as pb
 
 from sirocco.codec.errors import put_error
-from sirocco.model.errors import Internal, InvalidArgument, SiroccoError
+from sirocco.model.errors import Internal, InvalidArgument, SiroccoError, Unavailable
 from sirocco.services.merger.credit import Credit
 from sirocco.telemetry.logging import event
 
@@ -126,14 +126,13 @@ class ManyStreams:
         self._open[number] = _Open(credit, task)
 
     async def _serve(self, number: int, opened: pb.Open, credit: Credit) -> None:
-        last: SiroccoError
+        last: SiroccoError = Unavailable("the stream has ended")
         try:
             async with aclosing(self._front.responses(opened, credit)) as responses:
                 async for response in responses:
                     self._put(pb.NumberedReceived(number=number, response=response))
                     del response
                     await self._until_room()
-            return
         except SiroccoError as error:
             last = error
         except Exception:

@@ -191,8 +191,11 @@ class ClusterFront(ClusterServiceServicer):
             self._looking.add_done_callback(self._looked)
         return await asyncio.shield(self._looking)
 
-    def _looked(self, _: asyncio.Future[list[Progress | None]]) -> None:
+    def _looked(self, looking: asyncio.Future[list[Progress | None]]) -> None:
         self._looking = None
+        # Its callers may have gone: asyncio logs errors that nobody has taken.
+        if not looking.cancelled():
+            looking.exception()
 
     def _last_progress(self) -> list[Progress | None]:
         partitions = range(self._settings.partials_partitions)

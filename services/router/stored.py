@@ -57,8 +57,14 @@ class StoredQueries:
         await self._turns.acquire()
         page = asyncio.ensure_future(asyncio.to_thread(self._page, request))
         # The thread reads on when its caller has gone: the next page waits for it.
-        page.add_done_callback(lambda _: self._turns.release())
+        page.add_done_callback(self._page_ended)
         return await asyncio.shield(page)
+
+    def _page_ended(self, page: asyncio.Future[pb.ReadQueriesResponse]) -> None:
+        self._turns.release()
+        # Its caller may have gone: asyncio logs errors that nobody has taken.
+        if not page.cancelled():
+            page.exception()
 
     def _one(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         registry = self._registry(request.partition)

@@ -401,7 +401,7 @@ def _check_address(url: str, *, is_plain: bool) -> None:
     except ValueError:
         is_whole = False
     if not is_whole or (parts.scheme != "https" and not is_plain):
-        # Whoever can change the answer on its way can make tokens.
+        # A network that changes the answer could make tokens.
         raise InvalidArgument(
             "is no https://HOST[:PORT]/PATH; http:// needs SIROCCO_TOKENS_IN_PLAINTEXT=allow",
             field="SIROCCO_JWT_KEYS",
