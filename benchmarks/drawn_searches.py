@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sirocco_client.queries import query as ask
-from sirocco_client.queries.regions import Rectangle
+from sirocco_client import KnnQuery, RangeQuery, RankedQuery, Rectangle, TermsQuery
 
 # CPU time of the loops of all idle services in a second, with some spare; and for how many seconds:
 # in between, merges and the archive wait for the disk.
@@ -21,7 +20,7 @@ IDLE_S = 5
 # Number of published objects from which searches are created.
 REMEMBERED = 20_000
 
-Query = ask.Query
+Query = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
 
 class DrawnSearches:
@@ -59,9 +58,9 @@ class DrawnSearches:
     def _word(self) -> str:
         return str(self._rng.choice(self._texts[self._row()].split()))
 
-    def _range_at(self, lon: float, lat: float, text: str | None) -> ask.RangeQuery:
+    def _range_at(self, lon: float, lat: float, text: str | None) -> RangeQuery:
         box = self._box(lon, lat, 0.01)
-        return ask.RangeQuery(id="r", subscriber="", mode="snapshot", region=box, text=text)
+        return RangeQuery(id="r", subscriber="", mode="snapshot", region=box, text=text)
 
     @staticmethod
     def _box(lon: float, lat: float, side: float) -> Rectangle:
@@ -92,18 +91,18 @@ class DrawnSearches:
         row = self._row()
         lon = min(180.0, max(-180.0, self._lon[row] + float(self._rng.uniform(-1, 1))))
         lat = min(90.0, max(-90.0, self._lat[row] + float(self._rng.uniform(-1, 1))))
-        return ask.KnnQuery(
+        return KnnQuery(
             id="k", subscriber="", mode="snapshot", lon=lon, lat=lat, k=10, text=text
         )
 
     def _terms(self) -> Query:
         row = self._row()
         box = self._box(self._lon[row], self._lat[row], 0.1)
-        return ask.TermsQuery(id="t", subscriber="", mode="snapshot", k=10, region=box)
+        return TermsQuery(id="t", subscriber="", mode="snapshot", k=10, region=box)
 
     def _ranked(self) -> Query:
         row = self._row()
-        return ask.RankedQuery(
+        return RankedQuery(
             id="b",
             subscriber="",
             mode="snapshot",
