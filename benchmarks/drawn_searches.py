@@ -91,9 +91,7 @@ class DrawnSearches:
         row = self._row()
         lon = min(180.0, max(-180.0, self._lon[row] + float(self._rng.uniform(-1, 1))))
         lat = min(90.0, max(-90.0, self._lat[row] + float(self._rng.uniform(-1, 1))))
-        return KnnQuery(
-            id="k", subscriber="", mode="snapshot", lon=lon, lat=lat, k=10, text=text
-        )
+        return KnnQuery(id="k", subscriber="", mode="snapshot", lon=lon, lat=lat, k=10, text=text)
 
     def _terms(self) -> Query:
         row = self._row()
