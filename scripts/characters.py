@@ -198,7 +198,11 @@ class Maker:
         entries = np.zeros(BLOCK_COUNT << 8, np.uint32)
         rows = np.zeros(BLOCK_COUNT << 8, np.uint16)
         self.row(())
+        # Most codes are not assigned, or private: each is itself, no letter, and its entry is 0.
+        special = self.properties[IGNORABLE] | self.properties[PICTOGRAPHIC]
         for character in characters():
+            if unicodedata.category(character) in ("Cn", "Co") and character not in special:
+                continue
             entries[ord(character)], rows[ord(character)] = self.entries(character)
         index, blocks = two_stages(entries)
         row_index, row_blocks = two_stages(rows)

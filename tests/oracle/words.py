@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 _TOKEN = re.compile(r'[()]|"[^"]*"|"|[^\s()"]+')
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
 _OPERATORS = ("AND", "OR", "NOT", "ANY")
 _UNSPACED = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
 _ROOT = Path(__file__).parents[2]
@@ -53,6 +54,8 @@ def _opened(character: str) -> str:
 @functools.lru_cache(16)
 def folded(text: str) -> str:
     """Returns a text after steps 1 and 2."""
+    if text.isascii():
+        return text.lower()
     text = _without_ignorables("".join(map(_opened, text)))
     while True:
         before = text
@@ -104,6 +107,10 @@ def _is_flag(character: str) -> bool:
 
 def _parts(text: str) -> Iterator[tuple[str, bool]]:
     """Yields words and emoji, and the parts in scripts without spaces, which are marked."""
+    if text.isascii():
+        # Most texts that tests make up: the rules below, without a look at each character.
+        yield from ((word, False) for word in _ASCII_WORD.findall(text))
+        return
     at = 0
     while at < len(text):
         if _is_word(text[at]):

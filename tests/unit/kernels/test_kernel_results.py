@@ -87,8 +87,14 @@ def called(node: ast.AST, names: Mapping[str, str], kernels: frozenset[str]) -> 
 
 
 def sources() -> dict[Path, ast.Module]:
+    """Returns the modules that name the package of kernels, and the kernels themselves."""
     paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {path: ast.parse(path.read_bytes()) for path in paths}
+    read = {path: path.read_bytes() for path in paths}
+    return {
+        path: ast.parse(text)
+        for path, text in read.items()
+        if KERNELS in path.parents or PACKAGE.encode() in text
+    }
 
 
 def module_of(path: Path) -> str | None:
@@ -165,13 +171,18 @@ def is_looked_at(function: ast.AST, names: list[str]) -> bool:
 def faults_of(
     tree: ast.Module, names: Mapping[str, str], returning: frozenset[str], failing: frozenset[str]
 ) -> Iterator[tuple[int, str]]:
+    if not names:
+        return
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and (name := called(node.value, names, returning)):
             yield node.lineno, f"the result of {name} is ignored"
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        for node in ast.walk(function):
+        nodes = list(ast.walk(function))
+        if not any(called(node, names, failing) for node in nodes):
+            continue
+        for node in nodes:
             if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value:
                 name = called(node.value, names, failing)
                 if name and not is_looked_at(function, assigned_names(node)):

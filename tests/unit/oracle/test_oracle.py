@@ -123,6 +123,16 @@ def test_terms_agree_with_the_model() -> None:
         assert terms_of(text) == model_terms(text), f"seed {seed}"
 
 
+def test_ascii_is_read_like_any_text() -> None:
+    dice = random.Random(20261127)
+    for _ in range(500):
+        text = "".join(chr(dice.randrange(128)) for _ in range(dice.randint(0, 30)))
+        # The last letter makes it a text that is read character by character.
+        for read in (terms_of, tokens_of):
+            assert [*read(text), "é"] == read(f"{text} é"), repr(text)
+        assert [*tokens_of(text, fold=True), "e"] == tokens_of(f"{text} é", fold=True), repr(text)
+
+
 def _holds(source: str, text: str) -> bool:
     tokens = tokens_of(text)
     return bool(evaluate(parse(source), lambda leaf: np.bool_(holds(leaf, tokens))))
