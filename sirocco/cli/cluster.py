@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
+from rich.measure import Measurement
+from rich.table import Column, Table
 from sirocco_client import ClusterDescription
 
 from sirocco.cli.balance import show
@@ -78,7 +79,9 @@ def _print(found: ClusterDescription, console: Console, *, with_slots: bool) -> 
         f"{found.leaf_count} leaves in {found.slot_count} slots, "
         f"leader {found.leader or 'nobody'}"
     )
-    members = Table("member", "address", "http", "owns", "loads", box=None, pad_edge=False)
+    names = (Column(name, no_wrap=True) for name in ("member", "address", "http"))
+    loads = Column("loads", min_width=len("matched_objects"))
+    members = Table(*names, "owns", loads, box=None, pad_edge=False)
     for member in found.members:
         owned: dict[str, int] = {}
         for ownership in found.ownerships:
@@ -95,7 +98,10 @@ def _print(found: ClusterDescription, console: Console, *, with_slots: bool) -> 
                 if name not in _NOT_SHOWN
             ),
         )
-    console.print(members)
+    # Names and addresses are copied into other commands: a narrow terminal breaks the line.
+    least = Measurement.get(console, console.options.update(max_width=1_000), members).minimum
+    members.width = least if least > console.width else None
+    console.print(members, crop=False)
     _print_slots(found, console, with_slots=with_slots)
     if not found.leaves:
         return

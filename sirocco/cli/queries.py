@@ -199,7 +199,8 @@ def _remove(args: argparse.Namespace) -> int:
             ):
                 bar.advance(1)
                 if result.error is not None:
-                    bad.add(lines[row], f"{result.id}: {result.error}")
+                    # Without the error's field, which is the id itself.
+                    bad.add(lines[row], f"{result.id}: {result.error.message}")
                     continue
                 removed += 1
                 if args.json:

@@ -143,8 +143,11 @@ class LocalCluster:
         found = (one.addresses for one in self.processes if one.service == GATEWAY)
         return tuple(each.http for each in found if each is not None)
 
-    def start(self) -> None:
+    def start(self, on_ready: Callable[[str], None] | None = None) -> None:
         """Starts what does not run, all at once, and waits until all are ready.
+
+        Args:
+            on_ready: Called with the name of each process that was started here and is ready.
 
         Raises:
             LocalError: A process ended or was not ready in time; then all are stopped.
@@ -157,10 +160,13 @@ class LocalCluster:
         try:
             for services in (SERVICES, (GATEWAY,)):
                 some = [one for one in self.processes if one.service in services]
+                new = {one.name for one in some if not one.running}
                 for one in some:
                     one.launch()
                 for one in some:
                     one.await_ready()
+                    if on_ready is not None and one.name in new:
+                        on_ready(one.name)
         except BaseException:
             self.stop()
             raise

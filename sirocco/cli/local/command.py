@@ -163,7 +163,7 @@ def _start(args: argparse.Namespace) -> int:
             cluster = LocalCluster(directory, _settings(args, kafka, redis), outlive=True)
         note(message)
         try:
-            cluster.start()
+            cluster.start(lambda name: note(f"{name} is ready"))
         except LocalError as error:
             raise LocalError(f"{error}{_hint(error, args.directory)}") from None
     start_keeper(directory)

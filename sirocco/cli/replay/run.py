@@ -184,7 +184,7 @@ class Replay:
             else:
                 error = InvalidArgument(result.error.message, field=result.error.field)
                 self._report(BadLine(name, under_way[row], error))
-            if row % _BAR_ROWS == 0:
+            if (row + 1) % _BAR_ROWS == 0:
                 self._bar.advance(_BAR_ROWS)
 
     def _sdk_queries(self, name: str, under_way: list[int]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
@@ -33,8 +34,8 @@ def _cluster(owners: dict[int, str], *members: Member) -> ClusterDescription:
     )
 
 
-def _lines(found: ClusterDescription, *, with_slots: bool = False) -> list[str]:
-    console = Console(file=StringIO(), width=200, highlight=False)
+def _lines(found: ClusterDescription, *, with_slots: bool = False, width: int = 200) -> list[str]:
+    console = Console(file=StringIO(), width=width, highlight=False)
     _print(found, console, with_slots=with_slots)
     written = console.file
     assert isinstance(written, StringIO)
@@ -70,3 +71,10 @@ def test_what_only_processes_need_of_each_other_is_left_out() -> None:
     found = _cluster({}, _member("e1", log_heard_s=188.0, slots=0))
     assert _lines(found)[2].endswith("slots 0")
     assert "log_heard_s" not in "\n".join(_lines(found))
+
+
+def test_a_narrow_terminal_shows_whole_names_and_addresses() -> None:
+    name, address = "sirocco-evaluator-7d9c8b6f4-abcde.10b75d3a62", "10.244.110.112:36589"
+    member = replace(_member(name, slots=4, matches=0), address=address, http_address=address)
+    lines = _lines(_cluster({0: name}, member), width=80)
+    assert any(line.startswith(name) and line.count(address) == 2 for line in lines)

@@ -52,3 +52,10 @@ def test_changes_look_back_as_far_as_requested(
         assert main(["queries", "register", str(path), *options]) == 0
     assert main(["queries", step, str(path), *options, "--past", "2h"]) == 0
     assert cluster.pasts_ms == {"q": 7_200_000}
+
+
+def test_an_id_that_cannot_be_removed_is_named_once(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["queries", "remove", "absent", "--router", cluster.router]) == 3
+    assert capsys.readouterr().err.startswith("argument:1: absent: no query")

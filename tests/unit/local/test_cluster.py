@@ -208,6 +208,16 @@ def test_a_port_that_somebody_took_is_replaced(
         assert {name for name in before if after[name] != before[name]} == {"merger-0"}
 
 
+def test_each_process_that_was_started_is_told_when_it_is_ready(
+    tmp_path: Path, settings: LocalClusterSettings
+) -> None:
+    with LocalCluster(tmp_path / "run", settings) as cluster:
+        cluster.kill("merger-0")
+        ready: list[str] = []
+        cluster.start(ready.append)
+        assert ready == ["merger-0"]
+
+
 def test_a_process_receives_its_name(cluster: LocalCluster) -> None:
     for one in cluster.processes:
         assert f"called {one.name}" in one.process.log_path.read_text()
