@@ -138,7 +138,8 @@ def _schema_of(body: bytes) -> Schema:
             Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
             for each in found.get("references") or ()
         )
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError, KeyError, OverflowError):
+        # OverflowError: JSON's reader takes `Infinity`, which is no integer.
         raise RegistryAwayError("schema registry: references of another form") from None
     return Schema(str(found.get("schemaType") or "AVRO").upper(), found["schema"], references)
 

@@ -161,7 +161,11 @@ def objection(request: ChangeRequest, *, exists: bool) -> SiroccoError | None:
     """Returns why a request is refused, given whether its query exists; None if it is not."""
     if request.action == "register":
         if exists:
-            return AlreadyExists("another query is registered under this id", field="id")
+            return AlreadyExists(
+                "another query is registered under this id: update or remove that one, or choose "
+                "another id",
+                field="id",
+            )
     elif not exists:
         return NotFound(_NONE, field="id")
     return None

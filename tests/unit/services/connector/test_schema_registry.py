@@ -145,7 +145,8 @@ def test_an_answer_that_holds_very_much_is_refused(
 @pytest.mark.parametrize(
     "body",
     [b"", b"[]", b"{}", b'{"schema": 1}', b"<html>", b"\xff", b'{"schema": ""' + b"[" * 9_999]
-    + [b'{"schema": "", "references": %s}' % each for each in (b"5", b"[5]", b'[{"name": 1}]')],
+    + [b'{"schema": "", "references": %s}' % each for each in (b"5", b"[5]", b'[{"name": 1}]')]
+    + [b'{"schema": "", "references": [{"name": "", "subject": "", "version": 1e400}]}'],
 )  # fmt: skip
 def test_an_answer_that_is_none_of_a_registry_is_waited_for(
     registry: support.SchemaRegistry, body: bytes
