@@ -95,8 +95,8 @@ def unbalanced(partition_map: PartitionMap) -> list[Warning]:
     return [
         Warning(
             "unbalanced",
-            f"{found}, kdt-tree allows {sigma} times: "
-            f"{len(partition_map.leaves)} leaves, or what can be cut at all, did not allow for it",
+            f"{found}, kdt-tree aims at {sigma} times: its {len(partition_map.leaves)} leaves are "
+            "as many as it may make, or cannot be cut further",
         )
     ]
 
