@@ -117,7 +117,8 @@ class MemoryArchive:
     def read(self, name: str) -> bytes:
         """See `Archive.read`."""
         _check(name)
-        found = self._blobs.get(name)
+        with self._lock:
+            found = self._blobs.get(name)
         if found is None:
             raise BlobNotFound(name)
         return found

@@ -307,7 +307,9 @@ class Cluster:
         return not any(node.is_doomed for node in self.nodes)
 
     def _are_clients_done(self) -> bool:
-        return all(client.is_done for client in (*self.publishers, *self.owners, self.map_maker))  # type: ignore[attr-defined]
+        clients: list[Publisher | QueryOwner | MapMaker]
+        clients = [*self.publishers, *self.owners, self.map_maker]
+        return all(client.is_done for client in clients)
 
     def _is_routed(self, ends: list[int]) -> bool:
         return all(

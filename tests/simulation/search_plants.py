@@ -38,8 +38,8 @@ def _arrive_at_once(self: TokenCheck[Any]) -> bool:
 
 def _whatever_is_here(self: TokenCheck[Any], number: int) -> Slot | None:
     # The bug as it was found on real processes, which did not check whether a slot lags.
-    answering = self._here.__self__  # type: ignore[attr-defined]
-    return answering._node.machine.slots.get(number)  # type: ignore[no-any-return]
+    searches_here = self._here.__self__  # type: ignore[attr-defined]
+    return searches_here._node.machine.slots.get(number)  # type: ignore[no-any-return]
 
 
 def _all_are_cheap(

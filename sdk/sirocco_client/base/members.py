@@ -60,6 +60,13 @@ def read_integer(value: object, field: str) -> int:
     return number
 
 
+def read_flag(value: object, field: str) -> bool:
+    """Returns `value`, which must be a bool."""
+    if not isinstance(value, bool):
+        raise InvalidArgument("must be True or False", field=field)
+    return value
+
+
 def read_string(value: object, field: str) -> str:
     """Returns `value`, which must be a string."""
     if not isinstance(value, str):

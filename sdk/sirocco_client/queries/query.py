@@ -6,7 +6,7 @@ The server checks that values are in range, once for all clients.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Self, TypeAlias
@@ -15,7 +15,7 @@ from sirocco_api.v1 import query_pb2 as pb
 from sirocco_api.v1.query_service_pb2 import RegisteredQuery as RegisteredQueryMessage
 
 from sirocco_client.base.durations import read_duration_ms
-from sirocco_client.base.members import read_integer, read_number, shown
+from sirocco_client.base.members import read_flag, read_integer, read_number, shown
 from sirocco_client.errors import Internal, InvalidArgument, SiroccoError
 from sirocco_client.queries.regions import Region, read_region, write_region
 
@@ -265,8 +265,8 @@ def write_query(query: Query) -> pb.Query:
         _write_ranked(message.ranked, query)
     if query.events != ():
         _write_events(message, query.events)
-    if not isinstance(query, RankedQuery) and query.fold is not False:
-        message.fold = _true(query.fold, "fold")
+    if not isinstance(query, RankedQuery):
+        message.fold = read_flag(query.fold, "fold")
     if query.where is not None:
         _write_where(message, query.where)
     if query.ttl is not None:
@@ -281,13 +281,6 @@ def _write_events(message: pb.Query, events: tuple[str, ...]) -> None:
         getattr(message, str(message.WhichOneof("kind"))).events.extend(events)
     except (TypeError, ValueError):
         raise InvalidArgument("must be valid strings", field="events") from None
-
-
-def _true(value: object, field: str) -> bool:
-    """Returns True, if it is given."""
-    if value is not True:
-        raise InvalidArgument("must be True or False", field=field)
-    return True
 
 
 def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:
@@ -309,8 +302,7 @@ def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         write_region(kind.region, query.region)
     if query.track is not None:
         _set_some(kind, "track", query.track)
-    if query.highlight is not False:
-        kind.highlight = _true(query.highlight, "highlight")
+    kind.highlight = read_flag(query.highlight, "highlight")
 
 
 def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -380,11 +372,11 @@ def read_query(message: pb.Query) -> Query:
         InvalidArgument: This client does not know its kind.
         Internal: One of its members is malformed.
     """
-    name = message.WhichOneof("kind")
-    if name is None or name not in _READERS:
+    name = message.WhichOneof("kind") or ""
+    if name not in _READERS:
         raise InvalidArgument(f"query {message.id!r:.60} is of an unknown kind", field="kind")
     try:
-        found: Query = _READERS[name](
+        return _READERS[name](
             message,
             id=message.id,
             subscriber=message.subscriber,
@@ -396,7 +388,6 @@ def read_query(message: pb.Query) -> Query:
         )
     except (ValueError, OverflowError, RecursionError) as error:
         raise Internal(f"query {message.id!r:.60} of a response is damaged: {error}") from None
-    return found
 
 
 def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
@@ -452,7 +443,7 @@ def _read_ranked(message: pb.Query, **shared: Any) -> RankedQuery:
     )
 
 
-_READERS: dict[str | None, Any] = {
+_READERS: dict[str, Callable[..., Query]] = {
     "range": _read_range,
     "knn": _read_knn,
     "terms": _read_terms,

@@ -154,7 +154,7 @@ def test_progress_distinguishes_slots_without_reports() -> None:
 
 
 def byte_fields(message: ProtoMessage, path: str = "") -> list[tuple[ProtoMessage, str, str]]:
-    """Yields every present `bytes` field: (message that holds it, its name, its path)."""
+    """Returns every present `bytes` field: (message that holds it, its name, its path)."""
     found = []
     for field, value in message.ListFields():
         if field.type == FieldDescriptor.TYPE_BYTES:
