@@ -2,7 +2,7 @@
 
 import type { Feed, Line } from "./feed";
 import { ownerColours, shortName, type Balance, type PartitionMap, type Sample, type State } from "./live";
-import { ago, byId, el, figure, fill } from "./view";
+import { ago, byId, el, figure, fill, UNKNOWN } from "./view";
 
 export interface Actions {
   watch(words: string, name: string): void;
@@ -55,9 +55,9 @@ export class Panel {
     this.#clear = el("button", { type: "button", class: "plain", hidden: true, onclick: () => actions.clear() }, "clear");
     const list = el("dl");
     for (const [key, name, unit, title] of FIGURES) {
-      const value = el("span", {}, "–");
+      const value = el("span", {}, UNKNOWN);
       this.#values.set(key, value);
-      list.append(el("div", { title, class: `figure-${key}` }, el("dt", {}, name), el("dd", {}, value, unit)));
+      list.append(el("div", { title, class: `figure-${key}` }, el("dt", {}, name), el("dd", {}, value, el("span", { hidden: true }, unit))));
     }
     figures.append(list);
     panel.append(
@@ -239,7 +239,10 @@ export class Panel {
 
   #value(key: string, text: string): void {
     const value = this.#values.get(key)!;
-    if (value.textContent !== text) value.textContent = text;
+    if (value.textContent === text) return;
+    value.textContent = text;
+    // Nothing has no unit.
+    value.nextElementSibling!.toggleAttribute("hidden", text === UNKNOWN);
   }
 }
 

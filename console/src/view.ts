@@ -31,9 +31,12 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return found as T;
 }
 
+/** What stands where a figure is not known. */
+export const UNKNOWN = "–";
+
 /** Writes a figure with three digits; a dash where it is not known. */
 export function figure(value: number | null | undefined): string {
-  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   if (value >= 10_000) return `${(value / 1_000).toLocaleString("en", { maximumFractionDigits: 1 })}k`;
   return value.toLocaleString("en", { maximumFractionDigits: value < 10 && value > 0 ? 1 : 0 });
 }
