@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from sirocco.formats.column_map import ChosenColumns, Columns, find_columns, joined
-from sirocco.formats.parquet_pages import row_groups
+from sirocco.formats.parquet_pages import of_schema, read_footer
 from sirocco.formats.parquet_pieces import (
     PAGES_BYTES_MAX,
     decoded,
@@ -70,8 +70,11 @@ def read_parquet(
             `map`. Or pages take too much; `field` is the column.
     """
     try:
+        # Before Arrow reads any of it.
+        footer = read_footer(source)
+        source.seek(0)
         metadata = pq.read_metadata(source)
-        groups = row_groups(source, metadata.schema)
+        groups = of_schema(footer, metadata.schema)
         if len(groups) != metadata.num_row_groups:
             raise unreadable("damaged metadata")
         # Without read-ahead and with values that repeat kept once, a batch takes what its pages do.

@@ -1,13 +1,14 @@
 """The pages of a Parquet file, by their headers: what they unpack to, before one is unpacked.
 
 A page's header says how large the page is; what the file's metadata says of a column need not be
-so. The metadata are read here as well: Arrow ends the process where what they say of a column
+so. The metadata are read here as well, before Arrow does. It makes room for as many columns as
+they claim (forty bytes took 680 MiB), and ends the process where what they say of a column
 contradicts itself and Python asks for the column (pyarrow 26: `RowGroupMetaData.column`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import numpy as np
@@ -18,16 +19,32 @@ from sirocco.model.errors import InvalidArgument
 
 # The metadata's length and the mark after them.
 _TAIL_BYTES = 8
+_MARK = b"PAR1"
 
 # Of the metadata: so much, and a part of the file. A thousand columns of statistics take 0.1 MB.
 _FOOTER_BYTES_MAX = 1 << 20
 _FOOTER_SHARE = 64
 
-# `FileMetaData`: row groups, of these columns and rows, and of a column `ColumnMetaData`.
-_GROUPS, _COLUMNS, _ROWS, _METADATA = 4, 1, 3, 3
+# Columns in the schema, those within others included: Arrow takes some kilobytes for each.
+_ELEMENTS_MAX = 10_000
+
+# A schema of Arrow's beside Parquet's. One field of it may stand in many places, each of which
+# takes memory: up to two hundred times as much as the text.
+_ARROW_SCHEMA = b"ARROW:schema"
+_ARROW_SCHEMA_BYTES_MAX = 1 << 19
+
+# `FileMetaData`: the schema, row groups, of these columns and rows, and of a column
+# `ColumnMetaData`; and texts by their names.
+_SCHEMA, _GROUPS, _TEXTS = 2, 4, 5
+_COLUMNS, _ROWS, _METADATA = 1, 3, 3
+_KEY, _VALUE = 1, 2
 _CHUNK_VALUES, _CHUNK_BYTES, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
 _CHUNK: Shape = dict.fromkeys((_CHUNK_VALUES, _CHUNK_BYTES, _DATA_AT, _DICTIONARY_AT))
-_FOOTER: Shape = {_GROUPS: [{_COLUMNS: [{_METADATA: _CHUNK}], _ROWS: None}]}
+_FOOTER: Shape = {
+    _SCHEMA: [{}],
+    _GROUPS: [{_COLUMNS: [{_METADATA: _CHUNK}], _ROWS: None}],
+    _TEXTS: [{_KEY: bytes, _VALUE: bytes}],
+}
 
 # Read for a header at first, and at most: it may hold the least and the greatest value of its page.
 _HEADER_BYTES = 1 << 10
@@ -129,37 +146,50 @@ class ColumnPages:
         return int(within.max(initial=0))
 
 
-def row_groups(source: IO[bytes], schema: Any) -> list[Group]:
-    """Reads the row groups from a file's metadata.
+def read_footer(source: IO[bytes]) -> list[Group]:
+    """Reads the row groups from a file's metadata; which columns they are of is not known yet.
 
     Args:
         source: The file, which can be read at any place.
-        schema: The file's, of Parquet.
 
     Raises:
-        InvalidArgument: They are damaged, or larger than any.
+        InvalidArgument: The metadata are damaged, or larger than any.
     """
     size = source.seek(0, 2)
     source.seek(max(0, size - _TAIL_BYTES))
-    length = int.from_bytes(source.read(4), "little")
+    tail = source.read(_TAIL_BYTES)
+    if tail[4:] != _MARK:
+        raise unreadable("it does not end as such a file")
+    length = int.from_bytes(tail[:4], "little")
     most = _FOOTER_BYTES_MAX + size // _FOOTER_SHARE
     if length > most:
         raise InvalidArgument(f"has {length} bytes of metadata, the limit is {most}", field="file")
     source.seek(max(0, size - _TAIL_BYTES - length))
-    columns = [schema.column(index) for index in range(len(schema))]
-    kinds = [(column.path, column.max_repetition_level > 0) for column in columns]
     try:
         found, _ = read_struct(source.read(length), 0, _FOOTER)
-        return [_group(group, kinds, size) for group in found.get(_GROUPS, ())]
+        _check_schema(found)
+        return [_group(group, size) for group in found.get(_GROUPS, ())]
     except (IndexError, KeyError):
         raise unreadable("damaged metadata") from None
 
 
-def _group(group: dict[int, Any], kinds: list[tuple[str, bool]], size: int) -> Group:
-    if len(group[_COLUMNS]) != len(kinds) or group[_ROWS] < 0:
-        raise unreadable("row groups of other columns")
+def _check_schema(footer: dict[int, Any]) -> None:
+    count = len(footer.get(_SCHEMA, ()))
+    if count > _ELEMENTS_MAX:
+        message = f"has {count} columns with those within others, the limit is {_ELEMENTS_MAX}"
+        raise InvalidArgument(message, field="header")
+    texts = footer.get(_TEXTS, ())
+    length = sum(len(text.get(_VALUE, b"")) for text in texts if text[_KEY] == _ARROW_SCHEMA)
+    if length > _ARROW_SCHEMA_BYTES_MAX:
+        message = f"has {length} bytes of `ARROW:schema`, the limit is {_ARROW_SCHEMA_BYTES_MAX}"
+        raise InvalidArgument(message, field="file")
+
+
+def _group(group: dict[int, Any], size: int) -> Group:
+    if group[_ROWS] < 0:
+        raise unreadable("damaged metadata")
     chunks = []
-    for column, (path, is_nested) in zip(group[_COLUMNS], kinds, strict=True):
+    for column in group[_COLUMNS]:
         found = column[_METADATA]
         begin, dictionary = found[_DATA_AT], found.get(_DICTIONARY_AT, 0)
         if 0 < dictionary < begin:
@@ -168,8 +198,30 @@ def _group(group: dict[int, Any], kinds: list[tuple[str, bool]], size: int) -> G
         if not 0 <= begin <= end <= size or found[_CHUNK_VALUES] < 0:
             raise unreadable("a column that is not in the file")
         has_dictionary = _DICTIONARY_AT in found
-        chunks.append(Chunk(path, is_nested, found[_CHUNK_VALUES], begin, end, has_dictionary))
+        chunks.append(Chunk("", False, found[_CHUNK_VALUES], begin, end, has_dictionary))
     return Group(group[_ROWS], chunks)
+
+
+def of_schema(groups: list[Group], schema: Any) -> list[Group]:
+    """Returns row groups with the columns of a file's schema, of Parquet.
+
+    Raises:
+        InvalidArgument: They have other columns.
+    """
+    columns = [schema.column(index) for index in range(len(schema))]
+    kinds = [(column.path, column.max_repetition_level > 0) for column in columns]
+    if any(len(group.chunks) != len(kinds) for group in groups):
+        raise unreadable("row groups of other columns")
+    return [
+        Group(
+            group.rows,
+            [
+                replace(chunk, path=path, is_nested=is_nested)
+                for chunk, (path, is_nested) in zip(group.chunks, kinds, strict=True)
+            ],
+        )
+        for group in groups
+    ]
 
 
 def column_pages(source: IO[bytes], chunk: Chunk) -> ColumnPages:

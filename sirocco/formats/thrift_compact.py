@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from sirocco.model.errors import InvalidArgument
 
-# Which fields of a struct are kept: integers (None), structs, and lists of structs. Others are
-# read over.
+# Which fields of a struct are kept: integers (None), `bytes`, structs, and lists of structs. Others
+# are read over.
 Shape: TypeAlias = Mapping[int, Any]
 
 _DEPTH_MAX = 8
@@ -51,6 +51,10 @@ def read_struct(data: bytes, at: int, shape: Shape, depth: int = 0) -> tuple[dic
             inner, at = read_struct(data, at, wanted if is_kept else {}, depth + 1)
             if is_kept:
                 fields[number] = inner
+        elif kind == _BINARY and wanted is bytes:
+            length, begin = _varint(data, at)
+            at = begin + length
+            fields[number] = data[begin:at]
         elif kind == _LIST and isinstance(wanted, list):
             fields[number], at = _structs(data, at, wanted[0], depth)
         elif kind not in {_TRUE, _FALSE}:

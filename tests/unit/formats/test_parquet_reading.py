@@ -278,6 +278,64 @@ def test_a_row_of_very_many_missing_values_is_refused() -> None:
     assert pa.total_allocated_bytes() - before < 8 << 20
 
 
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def with_footer(footer: bytes) -> io.BytesIO:
+    return io.BytesIO(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1")
+
+
+def schema_of(elements: int, claimed: int) -> bytes:
+    """The version of a footer, and its schema: a list of a root and integers named `a`."""
+    root = b"\x48\x01s\x15" + varint(2 * (elements - 1)) + b"\x00"
+    return (
+        b"\x15\x02\x19\xfc"
+        + varint(claimed)
+        + root
+        + b"\x15\x02\x25\x00\x18\x01a\x00" * (elements - 1)
+    )
+
+
+# A row group whose list of columns claims a million of them.
+WIDE_GROUP = b"\x16\x00\x19\x1c\x19\xfc" + varint(1_000_000)
+
+
+def fields_beside() -> io.BytesIO:
+    out = io.BytesIO()
+    pq.write_table(places(1).replace_schema_metadata({b"notes": b"-" * 400_000}), out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (with_footer(schema_of(2, 1_000_000)), "damaged metadata"),
+        (with_footer(schema_of(2, 2) + WIDE_GROUP), "damaged metadata"),
+        (with_footer(schema_of(20_000, 20_000) + b"\x16\x00\x19\x0c\x00"), "has 20000 columns"),
+        (with_footer(schema_of(200_000, 200_000) + b"\x16\x00\x19\x0c\x00"), "of metadata"),
+        (fields_beside(), "of `ARROW:schema`, the limit is 524288"),
+        (io.BytesIO(b"id,lon,lat,text\n"), "does not end as such a file"),
+        (io.BytesIO(b"PAR1"), "does not end|damaged metadata"),
+    ],
+)
+def test_metadata_are_bounded_before_arrow_reads_them(
+    source: io.BytesIO, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow makes room for what they claim: 42 bytes took 680 MiB, 12 MB of columns 1.2 GiB."""
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(pq, "read_metadata", fail)
+    with pytest.raises(InvalidArgument, match=message):
+        next(read_parquet(source, {}, 100))
+
+
 def test_metadata_that_contradict_themselves_end_no_process() -> None:
     """Arrow ends the process where a column that Python asks for has such statistics."""
     out = io.BytesIO()
