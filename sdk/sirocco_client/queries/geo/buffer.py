@@ -13,13 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 from sirocco_client.base.libraries import load
 from sirocco_client.base.members import read_mapping, refuse_unknown, required
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.queries.geo.antimeridian import planar, rings_of
-from sirocco_client.queries.geo.positions import Position, Ring, read_positions, read_within
+from sirocco_client.queries.geo.positions import (
+    VERTICES_MAX,
+    Position,
+    Ring,
+    read_positions,
+    read_within,
+)
 from sirocco_client.queries.geo.sphere import EARTH_RADIUS_M, Arc, destination, flat_middle
 
 _BEND_MAX = 0.001
@@ -45,6 +52,14 @@ _RADIUS_M_MIN = 0.001
 # polygons.
 LINE_VERTICES_MAX = 1_000
 PIECES_MAX = 4_000
+
+# Pieces in a row that are joined before all others: their capsules overlap.
+_NEIGHBOURS = 16
+
+# Vertices that crossings may add until all is joined and simplified. Four for each: a tangle of 150
+# lines has so many.
+_CROSSINGS_VERTICES_MAX = 4 * VERTICES_MAX
+
 # Longer pieces would bend away from both sides of their middle.
 _PIECE_RAD_MAX = math.radians(10)
 
@@ -75,10 +90,38 @@ def read_buffer(value: object, field: str) -> tuple[Ring, ...]:
     for arc in list(_pieces(line, radius_rad, field)):
         capsule = _outline(arc, radius_rad, vertices)
         capsules.append(planar(capsule, (), field, pole=1 if arc.begin[1] > 0 else -1))
+    area = _union(capsules, repr((line, radius_rad)), field)
     # Where pieces meet, the corners of their circles stand out a little. In degrees of longitude
     # the tolerance is less on the ground.
-    area = shapely.union_all(capsules)
     return rings_of(shapely.simplify(area, math.degrees(radius_rad * _STRAIGHTENED_MAX)), field)
+
+
+def _union(capsules: list[Any], seed: str, field: str) -> Any:
+    """Returns the union of capsules, which is stopped where their borders cross too often.
+
+    Neighbours are joined first, then what these became in pairs, which are drawn: in the order of
+    the line two halves without a crossing could cross each other a million times, which would take
+    minutes. Of pairs that are drawn each round finds about half of the crossings that are left.
+
+    Args:
+        capsules: Of the pieces of a line, in its order.
+        seed: The same for the same line: so is the result.
+        field: Path of the member, for errors.
+
+    Raises:
+        InvalidArgument: They cross too often.
+    """
+    shapely = load("shapely", field)
+    most = int(shapely.get_num_coordinates(capsules).sum()) + _CROSSINGS_VERTICES_MAX
+    begins = range(0, len(capsules), _NEIGHBOURS)
+    parts = [shapely.union_all(capsules[begin : begin + _NEIGHBOURS]) for begin in begins]
+    Random(seed).shuffle(parts)
+    while int(shapely.get_num_coordinates(parts).sum()) <= most:
+        if len(parts) == 1:
+            return parts[0]
+        half = len(parts) // 2
+        parts = [*shapely.union(parts[:half], parts[half : 2 * half]), *parts[2 * half :]]
+    raise InvalidArgument("crosses itself too often", field=field)
 
 
 def _pieces(line: Ring, radius_rad: float, field: str) -> Iterator[Arc]:

@@ -234,6 +234,12 @@ def deep(levels: int) -> Any:
     return nested
 
 
+def grid(lines: int) -> list[list[float]]:
+    """A line that runs back and forth, and then across all of that."""
+    begins = [(i // 2 / lines * 0.02, (i + 1) // 2 % 2 * 0.02) for i in range(2 * lines)]
+    return [[x, y] for y, x in begins] + [[x, y] for x, y in begins]
+
+
 HOSTILE: dict[str, Callable[[], dict[str, Any]]] = {
     "brackets": lambda: {"wkt": "POLYGON" + "(" * 500_000 + ")" * 500_000},
     "digits": lambda: {"wkt": f"POLYGON(({'1' * 1_000_000}))"},
@@ -249,6 +255,7 @@ HOSTILE: dict[str, Callable[[], dict[str, Any]]] = {
     "line": lambda: {
         "buffer": {"line": [[i / 7, i % 2 * 80] for i in range(1_000)], "radius_m": 1}
     },
+    "grid": lambda: {"buffer": {"line": grid(160), "radius_m": 0.5}},
 }
 
 
@@ -426,6 +433,15 @@ def test_a_buffer_is_closed_where_pieces_of_an_edge_meet() -> None:
     ]
     assert len(points) > 50
     assert all(contains({"buffer": {"line": line, "radius_m": radius_m}}, points))
+
+
+def test_a_buffer_may_cross_itself_and_is_the_same_each_time() -> None:
+    region = {"buffer": {"line": grid(12), "radius_m": 20}}
+    centres = [[(i + 0.5) / 12 * 0.02, (j + 0.5) / 12 * 0.02] for i in range(11) for j in range(11)]
+    crossings = [[i / 12 * 0.02, j / 12 * 0.02] for i in range(12) for j in range(12)]
+    assert not any(contains(region, centres))
+    assert all(contains(region, crossings))
+    assert region_from_json(region) == region_from_json(region)
 
 
 def test_a_buffer_has_no_more_vertices_than_it_needs() -> None:
