@@ -6,6 +6,8 @@ length would be too many or too long. Runs take 12 bytes per row, whatever the l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,7 +20,7 @@ _RUN_ROWS_MAX = 1 << 18
 class ExpiryQueue:
     """Rows in the order in which their lifetimes end.
 
-    Rows freed meanwhile stay in the queue; the caller compares each with the row itself.
+    Rows freed meanwhile stay in the queue until `keep`; the caller compares each with the row itself.
     """
 
     __slots__ = ("_next_ms", "_rows", "_times_ms")
@@ -28,6 +30,10 @@ class ExpiryQueue:
         self._rows: list[npt.NDArray[np.int32]] = []
         self._next_ms: int | None = None
 
+    def __len__(self) -> int:
+        """Returns the number of lifetimes, those of freed rows among them."""
+        return sum(len(rows) for rows in self._rows)
+
     @property
     def next_ms(self) -> int | None:
         """When the first lifetime ends; None if none does."""
@@ -36,7 +42,7 @@ class ExpiryQueue:
     @property
     def bytes_total(self) -> int:
         """Bytes of all runs."""
-        return 12 * sum(len(rows) for rows in self._rows)
+        return 12 * len(self)
 
     def add(self, rows: npt.NDArray[np.int32], expires_ms: npt.NDArray[np.int64]) -> None:
         """Adds rows; `rows` i4[k], `expires_ms` i8[k], k ≥ 1."""
@@ -55,6 +61,28 @@ class ExpiryQueue:
         order = np.argsort(times_ms, kind="stable")
         self._times_ms.append(times_ms[order])
         self._rows.append(rows[order])
+
+    def keep(
+        self,
+        are_wanted: Callable[[npt.NDArray[np.int32], npt.NDArray[np.int64]], npt.NDArray[np.bool_]],
+    ) -> None:
+        """Drops all but some lifetimes, and repeats of these.
+
+        Args:
+            are_wanted: tells which of some rows, with their times, are to be kept.
+        """
+        rows, times_ms = np.concatenate(self._rows), np.concatenate(self._times_ms)
+        is_wanted = are_wanted(rows, times_ms)
+        rows, times_ms = rows[is_wanted], times_ms[is_wanted]
+        # A row that was used again for the same time is here twice.
+        rows, first = np.unique(rows, return_index=True)
+        times_ms = times_ms[first]
+        self._rows, self._times_ms, self._next_ms = [], [], None
+        for begin in range(0, len(rows), _RUN_ROWS_MAX):
+            own = slice(begin, begin + _RUN_ROWS_MAX)
+            self._push(rows[own], times_ms[own])
+        if len(rows):
+            self._next_ms = int(times_ms.min())
 
     def take_until(self, now_ms: int) -> npt.NDArray[np.int32]:
         """Removes and returns i4[k]: rows whose lifetime ends at `now_ms` or before."""

@@ -38,6 +38,10 @@ class NamedQueries:
     specs: tuple[str, ...] | None = None
 
 
+# So many subscribers may be known before those without a query are looked for.
+_SUBSCRIBERS_MIN = 1_024
+
+
 class Subscribers:
     """Subscribers, numbered in order of first appearance; shared by the tables of a slot."""
 
@@ -45,6 +49,12 @@ class Subscribers:
         self.names: list[str] = []
         self._rows: dict[str, int] = {}
         self._lengths = GrowableArray(np.uint16, 16)
+        self._names_max = _SUBSCRIBERS_MIN
+
+    @property
+    def is_full(self) -> bool:
+        """Whether those without a query are to be looked for."""
+        return len(self.names) > self._names_max
 
     @property
     def lengths(self) -> NDArray[np.uint16]:
@@ -59,6 +69,20 @@ class Subscribers:
             self._lengths.reserve(row + 1)
             self._lengths.array[row] = min(len(name.encode()), 0xFFFF)
         return row
+
+    def keep(self, used: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """Forgets all others; returns i4[subscribers], the new number of each, 0 of the others.
+
+        Args:
+            used: bool[subscribers].
+        """
+        numbers = np.where(used, np.cumsum(used) - 1, 0).astype(np.int32)
+        kept = [self.names[row] for row in np.flatnonzero(used).tolist()]
+        self.names, self._rows = [], {}
+        for name in kept:
+            self.row(name)
+        self._names_max = max(_SUBSCRIBERS_MIN, 2 * len(kept))
+        return numbers
 
 
 class QueryTable:
@@ -160,6 +184,10 @@ class QueryTable:
         """Reclaims the memory of ended ids; only while no ended row can match any more."""
         if self._ids_dead > self._garbage_bytes_min and self._ids_dead > self._ids_end // 2:
             self._compact()
+
+    def renumber_subscribers(self, numbers: NDArray[np.int32]) -> None:
+        """Takes the new numbers of subscribers, i4[subscribers]."""
+        self.subscribers[:] = numbers[self.subscribers]
 
     def names(self, rows: NDArray[np.int32]) -> NamedQueries:
         """Returns the names of rows."""

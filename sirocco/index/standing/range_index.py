@@ -272,6 +272,7 @@ class RangeIndex:
         Returns:
             The number of freed rows, which may be reused.
         """
+        self._lifetimes.reach(position)
         freed = 0
         while freed < rows_max:
             rows = self._lifetimes.take_dead(position, rows_max - freed)

@@ -14,6 +14,9 @@ from sirocco.kernels.base.sorting import sorted_distinct
 
 __all__ = ["RowLifetimes"]
 
+# So many lifetimes may be known before those of ended rows are looked for.
+_EXPIRY_MIN = 4_096
+
 
 class RowLifetimes:
     """Births, ends and lifetimes of the rows of one store, of an index of ranges or of knn queries.
@@ -22,11 +25,21 @@ class RowLifetimes:
     rows that holds for a whole batch: only the others are compared object by object.
     """
 
-    __slots__ = ("_dead", "_due", "_expiry", "_horizon_ms", "_rows", "_settled", "_young")
+    __slots__ = (
+        "_dead",
+        "_due",
+        "_expiry",
+        "_expiry_max",
+        "_horizon_ms",
+        "_rows",
+        "_settled",
+        "_young",
+    )
 
     def __init__(self, rows: RowStore) -> None:
         self._rows = rows
         self._expiry = ExpiryQueue()
+        self._expiry_max = _EXPIRY_MIN
         self._due = np.empty(0, np.int32)
         self._dead: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
         self._young: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
@@ -54,12 +67,23 @@ class RowLifetimes:
         mortal = expires_ms != NEVER_MS
         if mortal.any():
             self._expiry.add(rows[mortal], expires_ms[mortal])
+            if len(self._expiry) > self._expiry_max:
+                # Most may be of rows that ended long before their lifetimes.
+                self._expiry.keep(self._rows.are_mortal)
+                self._expiry_max = max(_EXPIRY_MIN, 2 * len(self._expiry))
 
     def end(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Ends live rows at a position, not below that of an earlier end."""
         rows = np.ascontiguousarray(rows, np.int32)
         self._rows.end(rows, position)
         self._dead.append((position, rows))
+
+    def reach(self, position: int) -> None:
+        """Takes that every object at a lower position was matched: also where no object comes."""
+        while self._young and self._young[0][0] <= position:
+            born, rows = self._young.popleft()
+            self._rows.settle(rows, position, self._horizon_ms)
+            self._settled = max(self._settled, born)
 
     def take_dead(self, position: int, rows_max: int) -> npt.NDArray[np.int32] | None:
         """Returns rows that ended at `position` or before, each once; None if there are none."""
@@ -92,10 +116,7 @@ class RowLifetimes:
         self._advance(arrival_ms_max)
         if first_position < self._settled:
             return True
-        while self._young and self._young[0][0] <= first_position:
-            born, rows = self._young.popleft()
-            self._rows.settle(rows, first_position, self._horizon_ms)
-            self._settled = max(self._settled, born)
+        self.reach(first_position)
         return False
 
     def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:

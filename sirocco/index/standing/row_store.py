@@ -26,8 +26,9 @@ from sirocco.kernels.standing.row_life import check_rows, end_rows, settle_rows,
 
 __all__ = ["BORN", "DEAD", "NEVER_DEAD", "RowStore", "check_conjunctions"]
 
-# Words of a row that hold its lifetime in positions of the slot (see `kernels.standing.pyramid`).
-BORN, DEAD = 0, 1
+# Words of a row that hold its lifetime in positions of the slot, and when it ends, epoch ms (see
+# `kernels.standing.pyramid`).
+BORN, DEAD, EXPIRES = 0, 1, 2
 
 # The end of a row that is live.
 NEVER_DEAD = np.iinfo(np.int64).max
@@ -124,6 +125,16 @@ class RowStore:
         """Bytes of memory in use."""
         blocks = 16 * int(self.terms_state[END]) + 32 * int(self.shapes_state[END])
         return self._used * _ROW_BYTES + 4 * self._free_count + blocks
+
+    def are_mortal(
+        self, rows: npt.NDArray[np.int32], expires_ms: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Returns bool[k], whether rows are live and their lifetimes end at these times."""
+        begins = rows.astype(np.int64) * ROW_WORDS
+        found: npt.NDArray[np.bool_] = self.state[rows] & STATE_MASK != STATE_FREE
+        found &= self.words[begins + DEAD] == NEVER_DEAD
+        found &= self.words[begins + EXPIRES] == expires_ms
+        return found
 
     def take(self, n: int) -> npt.NDArray[np.int32]:
         """Allocates rows, i4[n]; freed ones first."""

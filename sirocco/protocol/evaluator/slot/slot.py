@@ -190,6 +190,7 @@ class Slot:
         """Takes the next records of the slot's log; returns the reports, in order.
 
         While it `lacks_slices`, it stops before a query that asks for the past, and before a step.
+        Records must have been made of the reports before: rows and subscribers get new numbers.
 
         Args:
             records: with their offsets.
@@ -197,6 +198,9 @@ class Slot:
                 whose time passed them: `is_stepping`, and reading continues at `offset`.
         """
         assert not self.is_stepping
+        if self.standing.names.forget_subscribers():
+            self._targets = np.empty(0, np.int32)
+            self.add_targets()
         reports: Reports = []
         parts: list[Part] = []
         for offset, message in records:

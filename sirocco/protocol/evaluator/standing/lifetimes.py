@@ -10,6 +10,7 @@ import heapq
 from dataclasses import dataclass, field
 
 from sirocco.protocol.contract.messages import NEVER_MS
+from sirocco.protocol.evaluator.standing.due_heap import push_due
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,7 +39,10 @@ class Lifetimes:
             self.drop(handle)
             return
         self._known[handle] = Lifetime(expires_ms, handle, revision)
-        heapq.heappush(self._due, self._known[handle])
+        push_due(self._due, self._known[handle], len(self._known), self._is_current)
+
+    def _is_current(self, due: Lifetime) -> bool:
+        return self._known.get(due.handle) == due
 
     def drop(self, handle: int) -> None:
         """Drops a query that has ended or was replaced."""
@@ -47,7 +51,7 @@ class Lifetimes:
     @property
     def next_ms(self) -> int:
         """The earliest end; `NEVER_MS` without any."""
-        while self._due and self._known.get(self._due[0].handle) != self._due[0]:
+        while self._due and not self._is_current(self._due[0]):
             heapq.heappop(self._due)
         return self._due[0].expires_ms if self._due else NEVER_MS
 

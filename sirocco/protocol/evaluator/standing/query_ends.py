@@ -33,6 +33,7 @@ from sirocco.protocol.contract.record_sizes import (
     RecordLimits,
     partition_of,
 )
+from sirocco.protocol.evaluator.standing.due_heap import push_due
 
 # (registry partition, revision)
 Place = tuple[int, int]
@@ -107,7 +108,13 @@ class QueryEndings:
 
     def _put(self, handle: int, end: QueryEnd) -> None:
         self._known[handle] = end
-        heapq.heappush(self._due, (end.expires_ms, *end.place, handle))
+        due = end.expires_ms, *end.place, handle
+        push_due(self._due, due, len(self._known), self._is_current)
+
+    def _is_current(self, due: tuple[int, int, int, int]) -> bool:
+        _, partition, revision, handle = due
+        end = self._known.get(handle)
+        return end is not None and end.place == (partition, revision)
 
     def leave(self, handles: list[int]) -> None:
         """Drops queries that are no longer here."""
@@ -117,13 +124,9 @@ class QueryEndings:
     @property
     def next_ms(self) -> int:
         """The earliest end of a lifetime; `NEVER_MS` without any."""
-        while self._due:
-            _, partition, revision, handle = self._due[0]
-            end = self._known.get(handle)
-            if end is not None and end.place == (partition, revision):
-                return end.expires_ms
+        while self._due and not self._is_current(self._due[0]):
             heapq.heappop(self._due)
-        return NEVER_MS
+        return self._due[0][0] if self._due else NEVER_MS
 
     def take_due(self, time_ms: int, at_most: int) -> list[QueryEnd]:
         """Takes those whose lifetimes ended before a time."""

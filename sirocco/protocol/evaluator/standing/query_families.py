@@ -130,6 +130,25 @@ class SlotQueries:
                 revisions = np.where(is_here, table.revisions[rows], revisions)
         return found, revisions
 
+    def forget_subscribers(self) -> bool:
+        """Forgets subscribers that no row names, when many may be so; they get new numbers.
+
+        Rows that were freed name theirs until they are used again, so no more are kept than rows.
+
+        Returns:
+            Whether the numbers are new: no record may still have to be made with the former ones.
+        """
+        subscribers = self._subscribers
+        if not subscribers.is_full:
+            return False
+        used = np.zeros(len(subscribers.names), np.bool_)
+        for table in self.tables:
+            used[table.subscribers] = True
+        numbers = subscribers.keep(used)
+        for table in self.tables:
+            table.renumber_subscribers(numbers)
+        return True
+
     @property
     def subscriber_names(self) -> list[str]:
         """See `Names`."""

@@ -23,6 +23,7 @@ from sirocco.model.query import Query, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST
 from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.evaluator.standing.due_heap import push_due
 
 if TYPE_CHECKING:
     from sirocco.index.store.ranked_search import RankedSearch
@@ -163,7 +164,19 @@ class StepIndex:
     def _push(self, entry: StepQuery) -> None:
         if entry.next_ms <= entry.last_ms:
             heap = self._heaps[entry.ranked is not None]
-            heapq.heappush(heap, (entry.next_ms, entry.handle, entry.row))
+            due = entry.next_ms, entry.handle, entry.row
+            push_due(heap, due, len(self.queries), self._is_current)
+
+    def _is_current(self, due: _Next) -> bool:
+        """Whether it is the next step of a query; a row that is used again has another one."""
+        at_ms, handle, row = due
+        entry = self.queries.get(row)
+        return (
+            entry is not None
+            and entry.live
+            and entry.handle == handle
+            and at_ms == entry.next_ms <= entry.last_ms
+        )
 
     def kind_of(self, row: int) -> int:
         """Returns the kind of a query."""
@@ -218,11 +231,10 @@ class StepIndex:
         due: list[tuple[int, StepQuery]] = []
         for heap in self._heaps:
             while heap and heap[0][0] < time_ms and len(due) < at_most:
-                at_ms, _, row = heapq.heappop(heap)
-                entry = self.queries.get(row)
-                # A reused row has another next step, or one after its last.
-                if entry is None or not entry.live or not at_ms == entry.next_ms <= entry.last_ms:
+                at_ms, _, row = step = heapq.heappop(heap)
+                if not self._is_current(step):
                     continue
+                entry = self.queries[row]
                 due.append((at_ms, entry))
                 entry.next_ms = at_ms + entry.step_ms
                 self._push(entry)

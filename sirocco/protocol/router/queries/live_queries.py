@@ -46,6 +46,9 @@ _COLUMNS = (
 )
 
 
+# So many distinct places may be known before those without a query are looked for.
+_PLACES_MIN = 8_192
+
 # Columns grow by this part: they are copied so rarely that it does not show, and memory is spare.
 _SPARE = 8
 
@@ -96,6 +99,7 @@ class LiveQueries:
         self.is_overdue = False
         self.has_surplus = False
         self._places = PlaceSets()
+        self._places_max = _PLACES_MIN
         self._free: list[int] = []
         self._end = 0
 
@@ -222,8 +226,28 @@ class LiveQueries:
         return rows
 
     def places_of(self, routes: QueryRoutes) -> NDArray[np.int32]:
-        """Returns i4[n], the numbers for `slot_sets` of some queries' places."""
+        """Returns i4[n], the numbers for `slot_sets` of some queries' places; former ones may change."""
+        self._forget_places()
         return self._places.numbers(routes)
+
+    def _forget_places(self) -> None:
+        """Forgets places without queries when many may be so: clients choose how many there were."""
+        if len(self._places) <= self._places_max:
+            return
+        is_live = self.revisions[: self._end] != NO_REVISION
+        self._renumber_places(self._places.keep(self._used_places(is_live)))
+        self._places_max = max(_PLACES_MIN, 2 * len(self._places))
+
+    def _used_places(self, is_live: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Returns bool[p], which places live queries are in."""
+        is_used = np.zeros(len(self._places), np.bool_)
+        for column in (self.slot_sets, self.wanted_sets):
+            is_used[column[: self._end][is_live]] = True
+        return is_used
+
+    def _renumber_places(self, numbers: NDArray[np.int32]) -> None:
+        for column in (self.slot_sets, self.wanted_sets):
+            column[: self._end] = numbers[column[: self._end]]
 
     def placed(
         self,
@@ -233,6 +257,7 @@ class LiveQueries:
         leaves: Sequence[Leaves | None] | None = None,
     ) -> None:
         """Marks queries as placed, in slots as for `put`."""
+        self._forget_places()
         self.unplaced -= int((~self.is_placed[rows]).sum())
         self.is_placed[rows] = True
         wanted = slots if wanted is None else wanted
@@ -268,10 +293,7 @@ class LiveQueries:
             may_move &= is_live & ~places.are_whole(slots_total)[wanted]
         self.is_placed[:end] &= ~may_move
         self.unplaced = int((~self.is_placed[:end]).sum())
-        is_used = np.zeros(len(places), np.bool_)
-        is_used[held[is_live]] = is_used[wanted[is_live]] = True
-        numbers = places.follow(change, is_used)
-        held[:], wanted[:] = numbers[held], numbers[wanted]
+        self._renumber_places(places.follow(change, self._used_places(is_live)))
 
     def unplaced_rows(self) -> NDArray[np.intp]:
         """Returns the rows of the queries that are not placed; in any thread."""

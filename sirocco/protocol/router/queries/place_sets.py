@@ -7,7 +7,7 @@ and stand for its box and its keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -118,13 +118,23 @@ class PlaceSets:
         Returns:
             i4[p], the new number of each place; 0 of those that are forgotten.
         """
-        before, renamed = self._places, None if change is None else change.renamed
+        renamed = None if change is None else change.renamed
+        return self._kept(is_used, lambda leaves: _renamed(leaves, renamed))
+
+    def keep(self, is_used: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """Forgets places without queries; as `follow`, of the same map."""
+        return self._kept(is_used, lambda leaves: leaves)
+
+    def _kept(
+        self, is_used: NDArray[np.bool_], leaves_now: Callable[[Leaves | None], Leaves | None]
+    ) -> NDArray[np.int32]:
+        before = self._places
         self._numbers, self._places, self._located = {}, [], 0
         self.number((), None)
         numbers = np.zeros(len(before), np.int32)
         for place in np.flatnonzero(is_used).tolist():
             slots, leaves = before[place]
-            numbers[place] = self.number(slots, _renamed(leaves, renamed))
+            numbers[place] = self.number(slots, leaves_now(leaves))
         return numbers
 
     def slots_of(self, numbers: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

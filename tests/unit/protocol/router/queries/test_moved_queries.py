@@ -131,3 +131,17 @@ def test_places_are_forgotten_with_their_queries_and_bounded() -> None:
     assert (len(places), np.count_nonzero(numbers)) == (2, 1)
     assert places.number((1,), (8,)) == numbers.max()
     assert not places.touch(frozenset({1})).any()
+
+
+def test_places_are_forgotten_while_one_query_moves_for_ever() -> None:
+    """Each place of one query stayed until the map changed, and none was left for others."""
+    live = LiveQueries()
+    handles = np.array([7, 8], np.uint64)
+    live.put(handles[1:], [0], [0], np.array([NEVER_MS]), [(3,)], None, None, [(1,)])
+    for number in range(40_000):
+        slots = tuple(slot for slot in range(16) if number >> slot & 1)
+        live.put(handles[:1], [number], [0], np.array([NEVER_MS]), [slots], None, None, [(number,)])
+    assert len(live._places) < 8_200
+    rows = live.rows_of(handles).tolist()
+    assert [live.slots(row) for row in rows] == [slots, (3,)]
+    assert live._places.are_located()[live.wanted_sets[rows]].all()
