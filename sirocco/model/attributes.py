@@ -8,6 +8,7 @@ attribute does not match, and neither do values of different types.
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -67,9 +68,14 @@ class Condition:
         kind = _kind_of(value)
         if kind is None:
             return False
-        if self.comparison in ("eq", "in"):
-            return any(o.kind == kind and o.value == value for o in self.operands)
+        if self.comparison == "in":
+            # Clients choose how many there are, and objects are compared with all queries.
+            wanted = Scalar(kind, value)  # type: ignore[arg-type]
+            place = bisect_left(self.operands, wanted)
+            return place < len(self.operands) and self.operands[place] == wanted
         bound = self.operands[0]
+        if self.comparison == "eq":
+            return bound.kind == kind and bound.value == value
         return bound.kind == kind and _ORDERS[self.comparison](value, bound.value)
 
 
