@@ -20,7 +20,7 @@ _RUN_ROWS_MAX = 1 << 18
 class ExpiryQueue:
     """Rows in the order in which their lifetimes end.
 
-    Rows freed meanwhile stay in the queue until `keep`; the caller compares each with the row itself.
+    Rows freed meanwhile stay until `keep`; the caller compares each with the row itself.
     """
 
     __slots__ = ("_next_ms", "_rows", "_times_ms")

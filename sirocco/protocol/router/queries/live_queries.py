@@ -226,12 +226,12 @@ class LiveQueries:
         return rows
 
     def places_of(self, routes: QueryRoutes) -> NDArray[np.int32]:
-        """Returns i4[n], the numbers for `slot_sets` of some queries' places; former ones may change."""
+        """Returns i4[n], the numbers for `slot_sets` of some queries; former numbers may change."""
         self._forget_places()
         return self._places.numbers(routes)
 
     def _forget_places(self) -> None:
-        """Forgets places without queries when many may be so: clients choose how many there were."""
+        """Forgets places without queries when many may be so: clients choose how many."""
         if len(self._places) <= self._places_max:
             return
         is_live = self.revisions[: self._end] != NO_REVISION
