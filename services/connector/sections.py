@@ -59,9 +59,9 @@ class Section:
         """Returns a text; without a default it is required."""
         if default is not None and not self.has(name):
             return default
-        return read_string(
-            self.value(name), self.field(name), bytes_max=TEXT_BYTES_MAX, empty=empty
-        )
+        field = self.field(name)
+        found = _not_boolean(self.value(name), field)
+        return read_string(found, field, bytes_max=TEXT_BYTES_MAX, empty=empty)
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         """Returns one of some texts."""
@@ -107,15 +107,17 @@ class Section:
         """Returns several texts; a single one need not be a list."""
         if default is not None and not self.has(name):
             return tuple(default)
-        found = self.value(name)
         field = self.field(name)
+        found = _not_boolean(self.value(name), field)
         if isinstance(found, str):
             found = [found]
         rows = read_sequence(found, field)
         if not 1 <= len(rows) <= LIST_MAX:
             raise InvalidArgument(f"must have 1 to {LIST_MAX} members", field=field)
         return tuple(
-            read_string(each, f"{field}[{row}]", bytes_max=TEXT_BYTES_MAX)
+            read_string(
+                _not_boolean(each, f"{field}[{row}]"), f"{field}[{row}]", bytes_max=TEXT_BYTES_MAX
+            )
             for row, each in enumerate(rows)
         )
 
@@ -133,3 +135,12 @@ class Section:
     def end(self) -> None:
         """Raises InvalidArgument for a member that is not known."""
         refuse_unknown(self._members, self._known, f"{self.path}." if self.path else "")
+
+
+def _not_boolean(found: Any, field: str) -> Any:
+    """Returns a value; a word that YAML took for a boolean is refused with what to do about it."""
+    if isinstance(found, bool):
+        raise InvalidArgument(
+            "must be a text, not a boolean: quote it if it is no, off, yes or on", field=field
+        )
+    return found

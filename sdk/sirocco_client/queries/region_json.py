@@ -42,13 +42,14 @@ def region_from_json(value: object) -> Region:
 def with_plain_region(members: Any) -> Any:
     """Returns a query's JSON with its region as the server knows it: a rect, circle or polygon.
 
-    Whatever is malformed otherwise is returned as it is: its reader reports it.
+    A region of another form, or of several, is refused here, where all forms are known. Whatever is
+    malformed otherwise is returned as it is: its reader reports it.
 
     Raises:
         InvalidArgument, FailedPrecondition: As `region_from_json`.
     """
     region = members.get("region") if isinstance(members, Mapping) else None
-    if not isinstance(region, Mapping) or len(region) != 1 or not COMPILED & region.keys():
+    if not isinstance(region, Mapping) or (len(region) == 1 and region.keys() <= _PLAIN):
         return members
     return {**members, "region": _plain(region_from_json(region))}
 
@@ -108,5 +109,6 @@ _READERS: dict[str, Callable[[object, str], Region]] = {
     "buffer": lambda value, field: Polygon(read_buffer(value, field)),
 }
 
-# Forms that no server knows.
-COMPILED = frozenset(_READERS) - {"rect", "circle", "polygon"}
+# Forms that servers know, and those that they do not.
+_PLAIN = frozenset(("rect", "circle", "polygon"))
+COMPILED = frozenset(_READERS) - _PLAIN

@@ -227,6 +227,13 @@ def test_a_wrong_region_is_refused_with_its_field(
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize("region", [{"hexagon": 1}, {}, {"geohash": "u09", "rect": {}}])
+def test_files_and_searches_name_all_forms_too(region: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        with_plain_region({"kind": "range", "region": region})
+    assert all(form in caught.value.message for form in ("rect", "geohash", "wkt"))
+
+
 def deep(levels: int) -> Any:
     nested: Any = [0, 0]
     for _ in range(levels):

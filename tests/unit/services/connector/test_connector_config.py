@@ -47,6 +47,16 @@ def test_what_cannot_be_used_is_named_by_its_path(text: str, field: str) -> None
     assert refused(text).field == field
 
 
+def test_a_word_that_yaml_takes_for_a_boolean_is_to_be_quoted() -> None:
+    # The path of a record's member, a single text, and one of several.
+    for given in ("topics: t\n    map: {id: no}", "topics: t\n    group: off", "topics: [a, yes]"):
+        source = f"kind: kafka\n    bootstrap: h:1\n    dead_letters: drop\n    {given}"
+        error = refused(f"router: h:1\nsources:\n  a:\n    {source}")
+        assert error.message == (
+            "must be a text, not a boolean: quote it if it is no, off, yes or on"
+        ), given
+
+
 def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
     text = "router: h:1\ntoken: a${SECRET}b$${c}\nsources: {x: {kind: '${KIND}'}}"
     error = refused(text, {"SECRET": "s3", "KIND": "tape"})
