@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> int:
         )
         from sirocco.explain.report import RecentMatches, report, window_of  # noqa: PLC0415
 
-        explained = _read_query(args.file) if found is None else explained_of(found)
+        explained = read_query(args.file) if found is None else explained_of(found)
         checked = _read_object(args)
         window_ms = window_of(explained.query, _window_ms(args.window))
         members = report(
@@ -121,13 +121,21 @@ def _check(args: argparse.Namespace) -> None:
 # --- the query and the object
 
 
-def _read_query(file: str) -> ExplainedQuery:
+def read_query(file: str) -> ExplainedQuery:
+    """Reads a query that is not registered; `id` and `mode` may be missing, as over HTTP.
+
+    Raises:
+        CommandError: It is no query; the message names the file and the member.
+    """
     from sirocco.explain.report import ExplainedQuery  # noqa: PLC0415
     from sirocco.model.query import parse_query  # noqa: PLC0415
 
     text = read_whole(file, FILE_BYTES_MAX)
+    loaded = _parsed(file, lambda: _loaded(text, "query"))
+    if isinstance(loaded, dict):
+        loaded = {"id": "query", "mode": "continuous"} | loaded
     try:
-        members = with_plain_region(_parsed(file, lambda: _loaded(text, "query")))
+        members = with_plain_region(loaded)
     except InvalidArgument as error:
         raise CommandError(f"{file}: {error}") from None
     return _parsed(file, lambda: ExplainedQuery(parse_query(members)))
