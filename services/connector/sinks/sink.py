@@ -37,6 +37,9 @@ _LONGEST_PAUSE_S = 30.0
 # How often an instance that does not do the work looks whether it has to.
 _STANDBY_S = 5.0
 
+# A cursor is only refused as such where a state is met by a `subscriber` that is not its own.
+_OTHER_SUBSCRIBER = "; the state is of another subscriber or cluster: give the sink another name"
+
 # Without a block for so long, the loop still looks at the cursor of a silent subscriber.
 _IDLE_S = 1.0
 
@@ -179,7 +182,8 @@ class Sink:
                 await self._pause(error, error.reason)
             except ClientError as error:
                 if not error.retryable:
-                    raise SinkStopped("refused", f"the cluster refuses: {error}") from error
+                    hint = _OTHER_SUBSCRIBER if error.field == "open.cursor" else ""
+                    raise SinkStopped("refused", f"the cluster refuses: {error}{hint}") from error
                 await self._pause(error, error.code)
             except SinkStopped as error:
                 await self._stopped(error)

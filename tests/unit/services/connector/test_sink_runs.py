@@ -90,8 +90,17 @@ def test_an_expired_cursor_is_counted_and_the_sink_goes_on(
     assert [int(row["object"]["id"]) for row in rows_of(tmp_path)] == list(range(51, 61))
 
 
-def test_a_cluster_that_refuses_ends_the_sink(cluster: FakeCluster, tmp_path: Path) -> None:
-    error = errors_pb2.Error(code="PERMISSION_DENIED", message="not yours", field="subscriber")
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("subscriber", "subscriber: not yours$"),
+        ("open.cursor", "not yours; the state is of another subscriber or cluster: give the sink"),
+    ],
+)
+def test_a_cluster_that_refuses_ends_the_sink(
+    cluster: FakeCluster, tmp_path: Path, field: str, message: str
+) -> None:
+    error = errors_pb2.Error(code="PERMISSION_DENIED", message="not yours", field=field)
     failure = Failure(grpc.StatusCode.PERMISSION_DENIED, error)
     cluster.receive_plans.append(ReceivePlan(0, failure))
 
@@ -99,7 +108,7 @@ def test_a_cluster_that_refuses_ends_the_sink(cluster: FakeCluster, tmp_path: Pa
         async with running(cluster.router, section(tmp_path)) as found:
             await until(found.task.done)
 
-    with pytest.raises(SinkStopped, match="not yours") as caught:
+    with pytest.raises(SinkStopped, match=message) as caught:
         asyncio.run(work())
     assert caught.value.reason == "refused"
 
