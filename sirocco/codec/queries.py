@@ -71,6 +71,10 @@ def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
     if query.events:
         kind.events.extend(query.events)
     kind.highlight = query.highlight
+    if query.dwell_ms is not None:
+        kind.dwell_ms = query.dwell_ms
+    if query.leave_after_ms is not None:
+        kind.leave_after_ms = query.leave_after_ms
 
 
 def _put_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -160,6 +164,8 @@ def _plain_range(message: pb.Query, limits: Limits) -> RangeQuery | None:
     kind = message.range
     if kind.track or kind.events or kind.highlight:
         return None
+    if kind.HasField("dwell_ms") or kind.HasField("leave_after_ms"):
+        return None
     if message.HasField("ttl_ms") or message.HasField("window_ms"):
         return None
     region = kind.region
@@ -209,6 +215,9 @@ def _add_range(members: dict[str, Any], kind: pb.RangeKind) -> None:
         members["track"] = track
     if kind.highlight:
         members["highlight"] = True
+    for name in ("dwell", "leave_after"):
+        if kind.HasField(f"{name}_ms"):
+            members[name] = _duration(getattr(kind, f"{name}_ms"), name)
 
 
 def _add_knn(members: dict[str, Any], kind: pb.KnnKind) -> None:

@@ -355,11 +355,16 @@ def _tracked_events(query: RangeQuery, one: ObjectRow, *, holds: bool) -> str:
     if query.track is None or not _is_trackable(members_of(one.attributes).get(query.track)):
         return "it is not reported"
     if holds:
+        dwelt = (
+            "" if query.dwell_ms is None else f" and stays for {format_duration(query.dwell_ms)}"
+        )
         texts = {
-            "enter": "enter if the value was not inside before",
+            "enter": f"enter if the value was not inside before{dwelt}",
             "inside": "inside in any other case" if "enter" in query.events else "inside",
         }
     else:
-        texts = {"exit": f"exit if an object with the same {query.track} was inside before"}
+        left = query.leave_after_ms
+        stays = "" if left is None else f" and none is for {format_duration(left)}"
+        texts = {"exit": f"exit if an object with the same {query.track} was inside before{stays}"}
     reported = [text for event, text in texts.items() if event in query.events]
     return "reported as " + "; ".join(reported) if reported else "it is not reported"

@@ -71,6 +71,8 @@ class RangeQuery:
         events: Reported events of a tracked value, and of the query itself, in the order of
             `EVENTS`.
         highlight: Whether notifications say where the words stand that matched.
+        dwell_ms: How long a tracked value must be inside before it has entered; None: at once.
+        leave_after_ms: How long one must be outside before it has left; None: at once.
     """
 
     id: str
@@ -83,6 +85,8 @@ class RangeQuery:
     track: str | None = None
     events: tuple[Event, ...] = ()
     highlight: bool = False
+    dwell_ms: int | None = None
+    leave_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +150,7 @@ Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
 _COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _COMMON | {"region", "text", "fold", "highlight", "track"},
+    "range": _COMMON | {"region", "text", "fold", "highlight", "track", "dwell", "leave_after"},
     "knn": _COMMON | {"point", "k", "text", "fold"},
     "terms": _COMMON | {"region", "text", "fold", "k", "step"},
     "ranked": _COMMON | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
@@ -183,8 +187,9 @@ def identity_of(query: Query) -> bytes:
     """
     values = _values_of[type(query)](query)
     if isinstance(query, RangeQuery):
-        # The same as before queries could ask for it.
-        values = values if query.highlight else values[:-1]
+        # The same as before queries could ask for these.
+        if query.dwell_ms is None and query.leave_after_ms is None:
+            values = values[:-2] if query.highlight else values[:-3]
     elif not query.events:
         # As before these kinds had events: checkpoints store digests of equal queries.
         values = values[:-1]
@@ -256,6 +261,8 @@ class _Reader:
             track=track,
             events=events,
             highlight=self._highlight(),
+            dwell_ms=self._wait_ms("dwell"),
+            leave_after_ms=self._wait_ms("leave_after"),
         )
 
     def knn(self) -> KnnQuery:
@@ -409,6 +416,11 @@ class _Reader:
             return track, ("enter", "exit")
         return track, self._events()
 
+    def _wait_ms(self, name: str) -> int | None:
+        if "track" not in self._members:
+            self._refuse(name, "is for tracked values: it needs `track`")
+        return self._duration_ms(name, least_ms=1)
+
     def _own_events(self) -> tuple[Event, ...]:
         """Returns the events of the query itself, without a tracked value."""
         if self._mode == "snapshot":
@@ -504,6 +516,8 @@ def canonical(query: Query) -> dict[str, Any]:
     durations = {"ttl": query.ttl_ms, "window": query.window_ms}
     if isinstance(query, TermsQuery | RankedQuery):
         durations["step"] = query.step_ms
+    if isinstance(query, RangeQuery):
+        durations |= {"dwell": query.dwell_ms, "leave_after": query.leave_after_ms}
     return form | {k: format_duration(v) for k, v in durations.items() if v is not None}
 
 

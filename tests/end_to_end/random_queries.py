@@ -117,6 +117,10 @@ class _Maker:
         if dice.random() < 0.6:
             events = ["enter", "inside", "exit"]
             members["events"] = dice.sample(events, dice.randint(1, 3))
+        for name in ("dwell", "leave_after"):
+            if dice.random() < 0.4:
+                grains = dice.randint(1, max(1, self._span_ms // self._grain_ms // 20))
+                members[name] = f"{grains * self._grain_ms}ms"
         return members
 
     def _knn(self, one: Members, mode: str) -> dict[str, Any]:

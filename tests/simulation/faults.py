@@ -61,6 +61,7 @@ class Profile:
         few_words: all objects and queries share a few words, and queries ask for two at once.
         patterned: share of the texts of queries that are phrases and beginnings of words.
         folded: share of the texts of queries to which accents do not matter.
+        waiting: share of the tracked queries that have `dwell`, and of those with `leave_after`.
         queries: bounds of their number.
         removes: queries are removed for good soon after their registration.
         clock_ms: the step of coarse clocks.
@@ -107,6 +108,7 @@ class Profile:
     few_words: bool = False
     patterned: float = 0.0
     folded: float = 0.0
+    waiting: float = 0.0
     queries: tuple[int, int] = (10, 35)
     removes: bool = False
     clock_ms: int = 50
@@ -419,6 +421,7 @@ PROFILES = {
             appends_max=2,
             mixed=1.0,
             kinds=("tracked",),
+            waiting=0.4,
             queries=(2, 5),
             maps=0.0,
             searched=0.0,

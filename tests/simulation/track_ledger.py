@@ -5,13 +5,16 @@ query, each copy gives at most one event of its value: it enters, is inside, or 
 that continues an earlier one keeps that one's values, as far as they satisfy it at their last
 place; for all others a leave is reported. So it is for values inside when the query is removed, or
 when the slot's time is past its lifetime.
+
+A version with `dwell` or `leave_after` tells an enter or leave later: when the slot's time is past
+it, or before the value's next copy that arrived later.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -38,6 +41,21 @@ Copy = tuple[int, int, EventKey]
 
 # With the event, and whether it must have been reported.
 Wanted = tuple[Copy, str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A value inside a query.
+
+    Attributes:
+        key: its newest object that was inside.
+        has_entered: its enter was due.
+        since_ms: when it came inside, or went outside after its enter; None: nothing is awaited.
+    """
+
+    key: EventKey
+    has_entered: bool = True
+    since_ms: int | None = None
 
 
 class Followed(Protocol):
@@ -172,7 +190,7 @@ class TrackLedger:
         wanted: dict[tuple[int, str], list[Wanted]] = defaultdict(list)
         for (slot, member, _), copies in self._copies.items():
             before: QueryVersion | None = None
-            inside: EventKey | None = None
+            inside: Visit | None = None
             for version in [each for each in registered if slot in each.stays]:
                 query, stay = version.query, version.stays[slot]
                 assert isinstance(query, RangeQuery)
@@ -181,22 +199,22 @@ class TrackLedger:
                 if (
                     inside is not None
                     and before is not None
-                    and not self._goes_on(before, version, slot, inside)
+                    and not self._goes_on(before, version, slot, inside.key)
                 ):
-                    self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
+                    self._leave(wanted, before, slot, (before.stays[slot].end, -1), inside)
                     inside = None
                 reported, inside = self._events(version, slot, copies, inside)
                 wanted[slot, version.subscriber] += reported
                 before = version
                 over = self._over_at(version, slot)
                 if inside is not None and over is not None:
-                    is_due = over[1]
-                    self._leave(wanted, version, slot, (over[0], _BEHIND, inside), is_due=is_due)
+                    place, is_due = (over[0], _BEHIND), over[1]
+                    self._leave(wanted, version, slot, place, inside, is_due=is_due)
                     inside = None
                 elif inside is not None and stay.end is None:
                     before = inside = None
             if inside is not None and before is not None:
-                self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
+                self._leave(wanted, before, slot, (before.stays[slot].end, -1), inside)
         return wanted
 
     def _over_at(self, version: QueryVersion, slot: int) -> tuple[int, bool] | None:
@@ -213,17 +231,18 @@ class TrackLedger:
         wanted: dict[tuple[int, str], list[Wanted]],
         version: QueryVersion,
         slot: int,
-        place: tuple[int | None, int, EventKey],
+        place: tuple[int | None, int],
+        inside: Visit,
         *,
         is_due: bool = True,
     ) -> None:
         """Ends the stay of a value inside a version."""
-        offset, row, key = place
+        offset, row = place
         assert offset is not None
         query = version.query
         assert isinstance(query, RangeQuery)
-        if "exit" in query.events:
-            wanted[slot, version.subscriber].append(((offset, row, key), "exit", is_due))
+        if "exit" in query.events and inside.has_entered:
+            wanted[slot, version.subscriber].append(((offset, row, inside.key), "exit", is_due))
 
     def _goes_on(
         self, before: QueryVersion, version: QueryVersion, slot: int, inside: EventKey
@@ -240,11 +259,10 @@ class TrackLedger:
         return self._satisfies(canonical(version.query), inside)
 
     def _events(
-        self, version: QueryVersion, slot: int, copies: list[Copy], inside: EventKey | None
-    ) -> tuple[list[Wanted], EventKey | None]:
-        """Returns a version's events for one value, and the object that is inside at the end."""
-        stay, is_inside = version.stays[slot], inside is not None
-        query = version.query
+        self, version: QueryVersion, slot: int, copies: list[Copy], inside: Visit | None
+    ) -> tuple[list[Wanted], Visit | None]:
+        """Returns a version's events for one value, and where that is at the end."""
+        stay, query = version.stays[slot], version.query
         assert isinstance(query, RangeQuery)
         found: list[Wanted] = []
         for copy in copies:
@@ -253,15 +271,59 @@ class TrackLedger:
                 continue
             if not version.lives_at(self._objects[key].arrival_ms):
                 continue
-            was_inside, is_inside = is_inside, self._satisfies(canonical(query), key)
-            inside = key if is_inside else None
-            if is_inside:
-                events = ["inside"] if was_inside else ["enter", "inside"]
-            else:
-                events = ["exit"] if was_inside else []
+            told, inside = self._waited(version, slot, inside, copy)
+            found += told
+            events, inside = self._moved(query, key, inside)
             if event := next((each for each in events if each in query.events), None):
                 found.append((copy, event, True))
-        return found, inside
+        told, inside = self._waited(version, slot, inside, None)
+        return found + told, inside
+
+    def _moved(
+        self, query: RangeQuery, key: EventKey, inside: Visit | None
+    ) -> tuple[list[str], Visit | None]:
+        """Returns what an object tells, the first that is asked for, and its value's visit."""
+        arrival_ms = self._objects[key].arrival_ms
+        if self._satisfies(canonical(query), key):
+            if inside is None and query.dwell_ms:
+                return [], Visit(key, has_entered=False, since_ms=arrival_ms)
+            if inside is not None and not inside.has_entered:
+                return [], replace(inside, key=key)
+            return ["inside"] if inside else ["enter", "inside"], Visit(key)
+        if inside is None or not inside.has_entered:
+            return [], None
+        if query.leave_after_ms:
+            since_ms = arrival_ms if inside.since_ms is None else inside.since_ms
+            return [], replace(inside, since_ms=since_ms)
+        return ["exit"], None
+
+    def _waited(
+        self, version: QueryVersion, slot: int, inside: Visit | None, copy: Copy | None
+    ) -> tuple[list[Wanted], Visit | None]:
+        """Returns what is told before a copy, or at the end, because the wait for it is over."""
+        query, stay = version.query, version.stays[slot]
+        assert isinstance(query, RangeQuery)
+        if inside is None or inside.since_ms is None:
+            return [], inside
+        wait_ms = query.leave_after_ms if inside.has_entered else query.dwell_ms
+        due_ms = inside.since_ms + (wait_ms or 0)
+        passed = self._truth.passed_at(slot, due_ms)
+        offset = None if passed is None else max(passed, stay.begin)
+        if offset is not None and stay.end is not None and offset >= stay.end:
+            offset = None
+        place = None if offset is None else (offset, _BEHIND)
+        is_due = stay.end is not None or self._truth.time_ms(slot) > due_ms + _ON_ITS_WAY_MS
+        if copy is not None and (offset is None or offset >= copy[0]):
+            place = copy[:2] if self._objects[copy[2]].arrival_ms > due_ms else None
+        if place is None or due_ms >= version.expires_ms:
+            return [], inside
+        events = ["exit"] if inside.has_entered else ["enter", "inside"]
+        event = next((each for each in events if each in query.events), None)
+        after = None if inside.has_entered else Visit(inside.key)
+        told: list[Wanted] = []
+        if event is not None:
+            told.append(((*place, inside.key), event, copy is not None or is_due))
+        return told, after
 
 
 def values_of(routed: Routed, row: int) -> list[tuple[str, int]]:

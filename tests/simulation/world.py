@@ -108,6 +108,7 @@ def make_world(seed: int, profile: Profile) -> World:
         removes=profile.removes,
         joint=profile.few_words,
         patterned=profile.patterned,
+        waiting=profile.waiting,
         folded=profile.folded,
     )
     if profile.few_words:
@@ -177,6 +178,7 @@ class Kinds:
         joint: whether queries ask for two words at once.
         patterned: share of the texts that are phrases and beginnings of words.
         folded: share of the texts to which accents do not matter.
+        waiting: share of the queries with tracked values that have `dwell`, and `leave_after`.
     """
 
     is_mixed: bool
@@ -185,6 +187,7 @@ class Kinds:
     textless: float = 0.3
     patterned: float = 0.0
     folded: float = 0.0
+    waiting: float = 0.0
     drawn: tuple[str, ...] = ("range",)
     rewords: float = 1.0
     removes: bool = False
@@ -382,10 +385,21 @@ def random_query(
     if kind == "ranked":
         query |= _ranking(dice)
     # With dice of its own, so that the rest of a seed is unchanged.
+    if kind == "tracked":
+        query |= _waits(Random(f"waits {query!r}"), kinds.waiting)
     if mode == "continuous" and Random(repr(query)).random() < 0.4:
         followed = query.get("events", ["enter", "exit"]) if "track" in query else []
         query["events"] = [*followed, "ended"]
     return query
+
+
+def _waits(dice: Random, share: float) -> Members:
+    """Draws how long values must be inside and outside; a share of queries has each of the two."""
+    return {
+        name: f"{dice.choice([1, 300, 1_000, 3_000])}ms"
+        for name in ("dwell", "leave_after")
+        if dice.random() < share
+    }
 
 
 def _ranking(dice: Random) -> Members:

@@ -64,6 +64,9 @@ WORDS = [
     "a",
 ]
 
+# Members that only range queries have, and plain ones have not.
+_OF_TRACKED = ("track", "events", "dwell", "leave_after")
+
 
 def random_objects(rng: np.random.Generator, count: int) -> ObjectColumns:
     builder = ObjectColumnsBuilder()
@@ -91,7 +94,7 @@ def random_query(rng: np.random.Generator) -> Query:
     kind = rng.choice(["range", "knn", "terms", "ranked"])
     if kind == "range":
         return parse_query(form)
-    form = {name: value for name, value in form.items() if name not in ("track", "events")}
+    form = {name: value for name, value in form.items() if name not in _OF_TRACKED}
     form |= {"kind": str(kind), "k": int(rng.integers(1, 10_001))}
     is_continuous = form["mode"] == "continuous"
     point = {"lon": float(rng.uniform(-180, 180)), "lat": float(rng.integers(-90, 91))}
@@ -149,6 +152,8 @@ def random_range(rng: np.random.Generator) -> dict[str, Any]:
             form["ttl"] = f"{rng.integers(1, 10**9)}ms"
         if rng.random() < 0.3:
             form |= {"track": "vehicle", "events": ["exit", "inside"][: rng.integers(1, 3)]}
+            waits = ["dwell", "leave_after"][: rng.integers(0, 3)]
+            form |= {name: f"{rng.integers(1, 10**9)}ms" for name in waits}
     return form
 
 
@@ -307,8 +312,7 @@ def installed(rng: np.random.Generator, count: int) -> Installed:
         # Only plain range queries, as in most records.
         forms = [random_range(rng) for _ in range(count)]
         queries = [
-            parse_query({k: v for k, v in form.items() if k not in ("track", "events")})
-            for form in forms
+            parse_query({k: v for k, v in form.items() if k not in _OF_TRACKED}) for form in forms
         ]
     rows = compile_queries(queries, [0] * count)
     filters = tuple('{"a": {"gt": 1}}' if flag else "" for flag in rows.flags)

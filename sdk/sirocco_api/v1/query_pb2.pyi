@@ -61,18 +61,22 @@ class Region(_message.Message):
     def __init__(self, rect: _Optional[_Union[Rectangle, _Mapping]] = ..., circle: _Optional[_Union[Circle, _Mapping]] = ..., polygon: _Optional[_Union[Polygon, _Mapping]] = ...) -> None: ...
 
 class RangeKind(_message.Message):
-    __slots__ = ("region", "text", "track", "events", "highlight")
+    __slots__ = ("region", "text", "track", "events", "highlight", "dwell_ms", "leave_after_ms")
     REGION_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TRACK_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     HIGHLIGHT_FIELD_NUMBER: _ClassVar[int]
+    DWELL_MS_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     region: Region
     text: str
     track: str
     events: _containers.RepeatedScalarFieldContainer[str]
     highlight: bool
-    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., track: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., highlight: bool = ...) -> None: ...
+    dwell_ms: int
+    leave_after_ms: int
+    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., track: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., highlight: bool = ..., dwell_ms: _Optional[int] = ..., leave_after_ms: _Optional[int] = ...) -> None: ...
 
 class KnnKind(_message.Message):
     __slots__ = ("lon", "lat", "k", "text", "events")

@@ -21,7 +21,7 @@ _NUMBERS = frozenset((float, int))
 # Read at once: one by one they take as long as all the rest.
 _members = attrgetter(
     *("id", "subscriber", "region", "text", "mode", "where", "ttl", "window", "track"),
-    *("events", "fold", "highlight"),
+    *("events", "fold", "highlight", "dwell", "leave_after"),
 )
 _sides = attrgetter("west", "south", "east", "north")
 
@@ -33,9 +33,8 @@ def plain_query(query: Query) -> bytes | None:
     """
     if type(query) is not RangeQuery:
         return None
-    name, subscriber, rect, text, mode, where, ttl, window, track, events, fold, highlight = (
-        _members(query)
-    )
+    name, subscriber, rect, text, mode, where, ttl, window, track, *others = _members(query)
+    events, fold, highlight, dwell, leave_after = others
     if (
         mode != "continuous"
         or where is not None
@@ -45,6 +44,8 @@ def plain_query(query: Query) -> bytes | None:
         or events != ()
         or fold is not False
         or highlight is not False
+        or dwell is not None
+        or leave_after is not None
         or type(rect) is not Rectangle
         or text == ""
     ):

@@ -53,6 +53,9 @@ class RangeQuery:
             itself, with or without `track`.
         highlight: Whether notifications hold the places of the words of `text` that matched
             (`Notification.highlights`).
+        dwell: How long a tracked value must be inside, without a break, before "enter" is reported;
+            None: not at all.
+        leave_after: How long it must be outside before "exit" is reported; None: not at all.
     """
 
     id: str = ""
@@ -67,6 +70,8 @@ class RangeQuery:
     track: str | None = None
     events: tuple[str, ...] = ()
     highlight: bool = False
+    dwell: Duration | None = None
+    leave_after: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +308,10 @@ def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
     if query.track is not None:
         _set_some(kind, "track", query.track)
     kind.highlight = read_flag(query.highlight, "highlight")
+    if query.dwell is not None:
+        kind.dwell_ms = read_duration_ms(query.dwell, "dwell")
+    if query.leave_after is not None:
+        kind.leave_after_ms = read_duration_ms(query.leave_after, "leave_after")
 
 
 def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -398,6 +407,8 @@ def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
         fold=message.fold,
         track=kind.track or None,
         highlight=kind.highlight,
+        dwell=_duration(kind, "dwell_ms"),
+        leave_after=_duration(kind, "leave_after_ms"),
         **shared,
     )
 

@@ -29,7 +29,7 @@ from sirocco_client.queries.region_json import region_from_json
 
 _SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _SHARED | {"region", "text", "fold", "highlight", "track"},
+    "range": _SHARED | {"region", "text", "fold", "highlight", "track", "dwell", "leave_after"},
     "knn": _SHARED | {"point", "k", "text", "fold"},
     "terms": _SHARED | {"region", "text", "fold", "k", "step"},
     "ranked": _SHARED | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
@@ -50,7 +50,7 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
     kind = _choice(required(members, "kind", "kind"), "kind", tuple(_MEMBERS))
     refuse_unknown(members, _MEMBERS[kind], "")
     mode = _choice(required(members, "mode", "mode"), "mode", ("continuous", "snapshot"))
-    for name in ("ttl", "window", "step", "half_life"):
+    for name in ("ttl", "window", "step", "half_life", "dwell", "leave_after"):
         if name in members:
             read_duration_ms(members[name], name)
     events = read_strings(members.get("events", ()), "events")
@@ -82,6 +82,8 @@ def _range(members: Mapping[str, Any], shared: dict[str, Any]) -> RangeQuery:
         region=_region(members),
         track=read_string(members["track"], "track") if "track" in members else None,
         highlight=members.get("highlight", False),
+        dwell=members.get("dwell"),
+        leave_after=members.get("leave_after"),
         **shared,
     )
 

@@ -9,6 +9,10 @@ times that: so tenants that come later find room. All decisions about room are t
 order entries and rows are held, since the slot's next owner holds them in another one. So the rows
 of a tenant that one object concerns find room together, or none of them does.
 
+A row that waits (`dwell`, `leave_after`) has a stay for each entry: a row of the table `stays`,
+with what was told of the value there and when the next thing is due. `last` of such an entry is
+−2 − stay, and the stay has the number of the object. Its bytes are counted with the entry's.
+
 A row is reused by another query after its own has ended. The generation identifies old entries, so
 that an ended query leaves all sets at once; its entries are removed when they are read.
 """
@@ -26,6 +30,8 @@ from sirocco.kernels.standing.pyramid import NO_BLOCK, ROW_WORDS, STATE_FREE, ST
 
 __all__ = [
     "COUNT_MASK",
+    "DUE",
+    "DWELLS",
     "EMPTY_SET",
     "ENTERS",
     "ENTRIES",
@@ -34,14 +40,28 @@ __all__ = [
     "EXITS",
     "HELD",
     "INSIDE",
+    "LAST",
+    "LEAVES",
+    "NEVER_DUE",
     "NO_TENANT",
+    "OWN_SET",
+    "PHASE",
     "PROGRESS_WORDS",
     "REFUSED",
+    "ROW",
     "SET_BYTES",
     "STALE",
+    "STAYS_END",
+    "STAYS_FREE",
+    "STAYS_USED",
+    "STAY_BYTES",
+    "STAY_COLUMNS",
+    "STAY_WORDS",
     "TENANT_COLUMNS",
     "TICK",
+    "TOLD",
     "USED",
+    "drop_stays",
     "follow",
     "put_members",
     "sweep_sets",
@@ -78,7 +98,24 @@ ENTRY_WORDS = 3
 # table of handles. Its charge is this and the weight of the heaviest object of its entries.
 ENTRY_BYTES = 24
 SET_BYTES = 64
+# What a stay takes, in a table of which half may be unused.
+STAY_BYTES = 80
 _FOR_EVER = 0x7FFFFFFFFFFFFFFF
+
+# Columns of `stays`.
+DUE = 0  # when the value has entered or left; NEVER_DUE if neither is awaited, and of free rows
+LAST = 1  # the value's newest object that satisfied the row's query, −1 if it is unknown
+PHASE = 2  # DWELLS: nothing was told so far; TOLD; LEAVES: told, and outside since
+OWN_SET = 3  # the set of its entry; of a free row the next free one, −1 for none
+ROW = 4
+STAY_COLUMNS = 5
+TOLD, DWELLS, LEAVES = range(3)
+NEVER_DUE = _FOR_EVER
+
+# Words of `stay_state`: rows that were ever used, the first free one of these or −1, and those in
+# use.
+STAYS_END, STAYS_FREE, STAYS_USED = range(3)
+STAY_WORDS = 3
 
 _I8 = types.Array(types.int64, 1, "C")
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
@@ -139,6 +176,48 @@ def _weight(weights: Any, number: Any) -> Any:
 
 
 @kernel
+def _take_stay(
+    stays: Any, stay_state: Any, own: Any, row: Any, last: Any, phase: Any, due: Any
+) -> Any:
+    """Takes a free stay; −1 if the table has no room."""
+    stay = stay_state[STAYS_FREE]
+    if stay >= 0:
+        stay_state[STAYS_FREE] = stays[stay, OWN_SET]
+    else:
+        stay = stay_state[STAYS_END]
+        if stay == stays.shape[0]:
+            return np.int64(-1)
+        stay_state[STAYS_END] += 1
+    stay_state[STAYS_USED] += 1
+    stays[stay, DUE] = due
+    stays[stay, LAST] = last
+    stays[stay, PHASE] = phase
+    stays[stay, OWN_SET] = own
+    stays[stay, ROW] = row
+    return np.int64(stay)
+
+
+@kernel
+def _free_stay(stays: Any, stay_state: Any, stay: Any) -> None:
+    stays[stay, DUE] = NEVER_DUE
+    stays[stay, OWN_SET] = stay_state[STAYS_FREE]
+    stay_state[STAYS_FREE] = stay
+    stay_state[STAYS_USED] -= 1
+
+
+@kernel
+def _stay_of(last: Any) -> Any:
+    """Returns the stay of an entry by its third word; −1 if it has none."""
+    return np.int64(-2 - last) if last <= -2 else np.int64(-1)
+
+
+@kernel
+def _object_of(stays: Any, last: Any) -> Any:
+    """Returns the number of an entry's object by its third word, −1 if it is unknown."""
+    return np.int64(stays[-2 - last, LAST]) if last <= -2 else np.int64(last)
+
+
+@kernel
 def _charge(charges: Any, progress: Any, own: Any, charge: Any) -> None:
     """Sets the charge of a set."""
     progress[HELD] += charge - charges[own]
@@ -179,7 +258,7 @@ def _exceeds(tenants: Any, tenant: Any, free: Any) -> Any:
 
 @kernel
 def _charge_anew(
-    set_words: Any, entries: Any, weights: Any, charges: Any, progress: Any, own: Any
+    set_words: Any, entries: Any, stays: Any, weights: Any, charges: Any, progress: Any, own: Any
 ) -> None:
     """Sets the charge of a set from its entries."""
     word = set_words[own]
@@ -187,14 +266,26 @@ def _charge_anew(
     first = (word >> 32) * ENTRY_WORDS
     heaviest = np.int64(0)
     for i in range(count):
-        heaviest = max(heaviest, _weight(weights, entries[first + i * ENTRY_WORDS + 2]))
+        last = _object_of(stays, entries[first + i * ENTRY_WORDS + 2])
+        heaviest = max(heaviest, _weight(weights, last))
     _charge(charges, progress, own, SET_BYTES + heaviest if count > 0 else np.int64(0))
+
+
+@kernel
+def _due_event(phase: Any, events: Any) -> Any:
+    """Returns the event to report when the wait of a phase is over; 0 for none."""
+    if phase == LEAVES:
+        return np.int64(EXITS) if (events >> EXITS) & 1 != 0 else np.int64(0)
+    if (events >> ENTERS) & 1 != 0:
+        return np.int64(ENTERS)
+    return np.int64(INSIDE) if (events >> INSIDE) & 1 != 0 else np.int64(0)
 
 
 @kernel(
     types.int64(
-        _I4_IN, _I4_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN, _I4_IN, _I8, _I8, _I4, _I8, _U8_IN, _I4_IN,
-        _I8, _I4, _U1_IN, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE, types.int64, _I8, _I4, _I4, _U1,
+        _I4_IN, _I4_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN, _I4_IN, _I8, _I8, _I4, _I8_TABLE, _I8, _I8,
+        _U8_IN, _I4_IN, _I8, _I4, _U1_IN, _U1_IN, _I8_IN, _I8_IN, _I8_IN, _I8, _I8, _I4_IN,
+        _I8_TABLE, types.int64, _I8, _I4, _I4, _U1, _I4,
     )
 )  # fmt: skip
 def follow(
@@ -208,12 +299,17 @@ def follow(
     set_words: Any,
     blocks: Any,
     entries: Any,
+    stays: Any,
+    stay_state: Any,
     row_words: Any,
     row_keys: Any,
     generations: Any,
     stamps: Any,
     members: Any,
     events: Any,
+    has_stays: Any,
+    dwells_ms: Any,
+    leaves_ms: Any,
     weights: Any,
     charges: Any,
     row_bytes: Any,
@@ -224,6 +320,7 @@ def follow(
     out_objects: Any,
     out_rows: Any,
     out_events: Any,
+    out_numbers: Any,
 ) -> Any:
     """Updates sets object by object, and returns the events.
 
@@ -235,11 +332,15 @@ def follow(
         pair_offsets: i8[n + 1] into pair_rows: i4[p], the rows that each object satisfies, all of
             them alive for it and of its key.
         set_words: i8[sets]; blocks: i8[34] and entries: i4, with room; changed.
+        stays: i8[s, 5], see DUE to ROW; stay_state: i8[3]; with room for a stay a pair; changed.
         row_words: i8[8 · rows], see `pyramid`.
         row_keys: u8[rows]; generations: i4[rows].
         stamps: i8[rows], scratch, kept from call to call.
         members: i4[rows], sets in which each row is; changed.
         events: u1[rows], bit e is set if the query asks for event e.
+        has_stays: u1[rows], 1 if each entry of the row has a stay.
+        dwells_ms, leaves_ms: i8[rows], how long a value must be inside before it has entered, and
+            outside before it has left; 0: at once. Both are 0 without stays.
         weights: i8[objects], bytes of each object, by its number.
         charges: i8[sets], bytes counted for each set; changed.
         row_bytes: i8[rows], what each row's entries would take alone; changed.
@@ -248,12 +349,14 @@ def follow(
         limit: greatest sum of HELD. A value that finds no room does not enter: it is inside like
             those that stay, and may enter later.
         progress: i8[5], see TICK to STALE; changed.
-        out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
-            pairs and all entries of the sets. Of one object: exits, then enters, then insides; at
-            most one event for an object and a row.
+        out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for three times
+            the pairs and twice all entries of the sets. Of one object: exits and what was due
+            before it, then enters, then insides; at most one event of the object for a row.
+        out_numbers: i4[m], overwritten: −1 for events of the object itself; of those that were due
+            before it, the number of the object that is told.
 
     Returns:
-        How many were written; −1 if the entries or the output have no room.
+        How many were written; −1 if the entries, the stays or the output have no room.
     """
     count_out = np.int64(0)
     for this in range(sets.shape[0]):
@@ -274,22 +377,55 @@ def follow(
             row = np.int64(entries[first + i * ENTRY_WORDS])
             generation = entries[first + i * ENTRY_WORDS + 1]
             if generation == generations[row] and stamps[row] == tick:
-                growth = weight - _weight(weights, entries[first + i * ENTRY_WORDS + 2])
-                asked = max(growth, np.int64(0))
+                last = _object_of(stays, entries[first + i * ENTRY_WORDS + 2])
+                asked = max(weight - _weight(weights, last), np.int64(0))
                 touched = _note(tenants, touched, row_tenants[row], tick, asked, 0)
         kept = np.int64(0)
         heaviest = np.int64(0)
         for i in range(word & COUNT_MASK):
             row = np.int64(entries[first + i * ENTRY_WORDS])
             generation = entries[first + i * ENTRY_WORDS + 1]
-            last = entries[first + i * ENTRY_WORDS + 2]
-            base = row * ROW_WORDS
+            third = entries[first + i * ENTRY_WORDS + 2]
             if generation != generations[row]:
                 progress[ENTRIES] -= 1
                 progress[HELD] -= ENTRY_BYTES
                 continue
-            if stamps[row] == tick:
-                stamps[row] = tick + 1
+            stay = _stay_of(third)
+            last = _object_of(stays, third)
+            base = row * ROW_WORDS
+            is_satisfied = stamps[row] == tick
+            is_outside = (
+                not is_satisfied
+                and row_keys[row] == keys[this]
+                and positions[this] >= row_words[base]
+                and positions[this] < row_words[base + 1]
+                and arrival_ms[this] < row_words[base + 2]
+            )
+            phase = np.int64(TOLD)
+            has_left = False
+            if stay >= 0:
+                phase = stays[stay, PHASE]
+                if stays[stay, DUE] < arrival_ms[this] and (is_satisfied or is_outside):
+                    # Due before this object, although the slot's time has not passed it.
+                    has_left = phase == LEAVES
+                    told = _due_event(phase, events[row])
+                    if told != 0 and last >= 0:
+                        if count_out == out_rows.shape[0]:
+                            return np.int64(-1)
+                        out_objects[count_out] = this
+                        out_rows[count_out] = row
+                        out_events[count_out] = told
+                        out_numbers[count_out] = last
+                        count_out += 1
+                    phase = np.int64(TOLD)
+                    stays[stay, PHASE] = TOLD
+                    stays[stay, DUE] = NEVER_DUE
+            if is_satisfied and not has_left:
+                # A value that dwells is not reported, and one that was leaving has not left.
+                stamps[row] = tick + 1 if phase != DWELLS else np.int64(0)
+                if phase == LEAVES:
+                    stays[stay, PHASE] = TOLD
+                    stays[stay, DUE] = NEVER_DUE
                 growth = weight - _weight(weights, last)
                 if growth > 0 and (
                     is_tight
@@ -300,77 +436,102 @@ def follow(
                 else:
                     row_bytes[row] += growth
                     touched = _note(tenants, touched, row_tenants[row], tick, 0, growth)
-                    last = numbers[this]
-            elif (
-                row_keys[row] == keys[this]
-                and positions[this] >= row_words[base]
-                and positions[this] < row_words[base + 1]
-                and arrival_ms[this] < row_words[base + 2]
-            ):
+                    last = np.int64(numbers[this])
+                    if stay >= 0:
+                        stays[stay, LAST] = last
+                    else:
+                        third = numbers[this]
+            elif is_outside and not has_left and leaves_ms[row] > 0 and phase != DWELLS:
+                if phase == TOLD:
+                    stays[stay, PHASE] = LEAVES
+                    stays[stay, DUE] = arrival_ms[this] + leaves_ms[row]
+            elif is_outside or has_left:
                 progress[ENTRIES] -= 1
                 progress[HELD] -= ENTRY_BYTES
                 members[row] -= 1
                 given_back = ENTRY_BYTES + SET_BYTES + _weight(weights, last)
+                if stay >= 0:
+                    progress[HELD] -= STAY_BYTES
+                    given_back += STAY_BYTES
+                    _free_stay(stays, stay_state, stay)
                 row_bytes[row] -= given_back
                 touched = _note(tenants, touched, row_tenants[row], tick, 0, -given_back)
-                if (events[row] >> EXITS) & 1 != 0:
+                if not has_left and phase != DWELLS and (events[row] >> EXITS) & 1 != 0:
                     if count_out == out_rows.shape[0]:
                         return np.int64(-1)
                     out_objects[count_out] = this
                     out_rows[count_out] = row
                     out_events[count_out] = EXITS
+                    out_numbers[count_out] = -1
                     count_out += 1
                 continue
             entries[first + kept * ENTRY_WORDS] = row
             entries[first + kept * ENTRY_WORDS + 1] = generation
-            entries[first + kept * ENTRY_WORDS + 2] = last
+            entries[first + kept * ENTRY_WORDS + 2] = third
             heaviest = max(heaviest, _weight(weights, last))
             kept += 1
         _shorten(set_words, own, blocks, entries, kept)
         _charge(charges, progress, own, SET_BYTES + heaviest if kept > 0 else np.int64(0))
         _apply(tenants, touched)
 
-        entered = np.int64(0)
+        entries_needed = np.int64(0)
         row_needed = ENTRY_BYTES + SET_BYTES + weight
         touched = np.int64(0)
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick:
-                entered += 1
-                touched = _note(tenants, touched, row_tenants[row], tick + 1, row_needed, 0)
+                for_stay = STAY_BYTES * np.int64(has_stays[row])
+                entries_needed += ENTRY_BYTES + for_stay
+                touched = _note(
+                    tenants, touched, row_tenants[row], tick + 1, row_needed + for_stay, 0
+                )
         free = limit - progress[HELD]
-        needed = entered * ENTRY_BYTES + max(np.int64(0), SET_BYTES + weight - charges[own])
+        needed = entries_needed + max(np.int64(0), SET_BYTES + weight - charges[own])
         is_entered = False
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick:
+                for_stay = STAY_BYTES * np.int64(has_stays[row])
+                # Reported as inside, if the query asks for it; one that dwells is not reported.
+                is_quiet = dwells_ms[row] > 0
                 if (
                     needed > free
-                    or row_bytes[row] + row_needed > free
+                    or row_bytes[row] + row_needed + for_stay > free
                     or _exceeds(tenants, row_tenants[row], free)
                 ):
                     progress[REFUSED] += 1
-                    stamps[row] = tick + 1
+                    stamps[row] = np.int64(0) if is_quiet else tick + 1
                     continue
-                if not _append(
-                    set_words, own, blocks, entries, row, generations[row], numbers[this]
-                ):
+                third = np.int64(numbers[this])
+                if has_stays[row] != 0:
+                    phase = np.int64(DWELLS if is_quiet else TOLD)
+                    due = arrival_ms[this] + dwells_ms[row] if is_quiet else np.int64(NEVER_DUE)
+                    stay = _take_stay(stays, stay_state, own, row, third, phase, due)
+                    if stay < 0:
+                        return np.int64(-1)
+                    third = -2 - stay
+                if not _append(set_words, own, blocks, entries, row, generations[row], third):
                     return np.int64(-1)
                 progress[ENTRIES] += 1
-                progress[HELD] += ENTRY_BYTES
+                progress[HELD] += ENTRY_BYTES + for_stay
                 members[row] += 1
-                row_bytes[row] += row_needed
-                touched = _note(tenants, touched, row_tenants[row], tick + 1, 0, row_needed)
+                row_bytes[row] += row_needed + for_stay
+                touched = _note(
+                    tenants, touched, row_tenants[row], tick + 1, 0, row_needed + for_stay
+                )
                 is_entered = True
-                if (events[row] >> ENTERS) & 1 != 0:
+                if is_quiet:
+                    stamps[row] = 0
+                elif (events[row] >> ENTERS) & 1 != 0:
                     if count_out == out_rows.shape[0]:
                         return np.int64(-1)
                     out_objects[count_out] = this
                     out_rows[count_out] = row
                     out_events[count_out] = ENTERS
+                    out_numbers[count_out] = -1
                     count_out += 1
                 else:
-                    stamps[row] = tick + 1  # reported as inside, if the query asks for it
+                    stamps[row] = tick + 1
         if is_entered:
             _charge(charges, progress, own, max(charges[own], SET_BYTES + weight))
         _apply(tenants, touched)
@@ -382,25 +543,31 @@ def follow(
                 out_objects[count_out] = this
                 out_rows[count_out] = row
                 out_events[count_out] = INSIDE
+                out_numbers[count_out] = -1
                 count_out += 1
     return count_out
 
 
 @kernel(
     types.int64(
-        _I4_IN, _I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE,
-        _I8,
+        _I4_IN, _I4_IN, _I4_IN, _I8_IN, _I8_IN, _I8, _I8, _I4, _I8_TABLE, _I8, _I4_IN, _I4, _U1_IN,
+        _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE, _I8,
     )
 )  # fmt: skip
 def put_members(
     sets: Any,
     rows: Any,
     numbers: Any,
+    phases: Any,
+    dues: Any,
     set_words: Any,
     blocks: Any,
     entries: Any,
+    stays: Any,
+    stay_state: Any,
     generations: Any,
     members: Any,
+    has_stays: Any,
     weights: Any,
     charges: Any,
     row_bytes: Any,
@@ -410,34 +577,43 @@ def put_members(
 ) -> Any:
     """Adds rows (i4[m]) with numbers (i4[m]) to sets (i4[m]) that do not hold them.
 
-    The rest as in `follow`, without its limit.
+    Where rows have stays, these are in `phases` and due at `dues` (i8[m]). The rest as in `follow`,
+    without its limit.
 
     Returns:
-        0; −1 if the entries have no room.
+        0; −1 if the entries or the stays have no room.
     """
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
-        if not _append(
-            set_words, np.int64(sets[i]), blocks, entries, row, generations[row], numbers[i]
-        ):
+        own = np.int64(sets[i])
+        third = np.int64(numbers[i])
+        entry_bytes = np.int64(ENTRY_BYTES)
+        if has_stays[row] != 0:
+            stay = _take_stay(stays, stay_state, own, row, third, phases[i], dues[i])
+            if stay < 0:
+                return -1
+            third = -2 - stay
+            entry_bytes += STAY_BYTES
+        if not _append(set_words, own, blocks, entries, row, generations[row], third):
             return -1
         members[row] += 1
         progress[ENTRIES] += 1
-        progress[HELD] += ENTRY_BYTES
+        progress[HELD] += entry_bytes
         charge = SET_BYTES + _weight(weights, numbers[i])
-        row_bytes[row] += ENTRY_BYTES + charge
+        row_bytes[row] += entry_bytes + charge
         if row_tenants[row] >= 0:
-            tenants[row_tenants[row], USED] += ENTRY_BYTES + charge
+            tenants[row_tenants[row], USED] += entry_bytes + charge
         _charge(charges, progress, np.int64(sets[i]), max(charges[sets[i]], charge))
     return 0
 
 
-@kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_IN, _U1_IN, _I4_IN, _I8_IN, _I8, _I8))
+@kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_TABLE, _I8_IN, _U1_IN, _I4_IN, _I8_IN, _I8, _I8))
 def sweep_sets(
     sets: Any,
     set_words: Any,
     blocks: Any,
     entries: Any,
+    stays: Any,
     row_words: Any,
     row_state: Any,
     generations: Any,
@@ -445,7 +621,7 @@ def sweep_sets(
     charges: Any,
     progress: Any,
 ) -> Any:
-    """Removes the entries of freed rows from sets (i4[s]).
+    """Removes the entries of freed rows from sets (i4[s]); these have no stays any more.
 
     Args:
         row_state: u1[rows], see `pyramid`: free rows are in no set.
@@ -474,14 +650,14 @@ def sweep_sets(
             progress[ENTRIES] -= count - kept
             progress[HELD] -= (count - kept) * ENTRY_BYTES
             _shorten(set_words, own, blocks, entries, kept)
-            _charge_anew(set_words, entries, weights, charges, progress, own)
+            _charge_anew(set_words, entries, stays, weights, charges, progress, own)
     return ended
 
 
 @kernel(
     types.int64(
-        _U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE, _I8, _I4, _I4,
-        _I4,
+        _U1_IN, _I8, _I8, _I4, _I8_TABLE, _I8, _I4_IN, _I4, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE,
+        _I8, _I4, _I4, _I4, _I8, _I8,
     )
 )  # fmt: skip
 def take_members(
@@ -489,6 +665,8 @@ def take_members(
     set_words: Any,
     blocks: Any,
     entries: Any,
+    stays: Any,
+    stay_state: Any,
     generations: Any,
     members: Any,
     weights: Any,
@@ -500,6 +678,8 @@ def take_members(
     out_sets: Any,
     out_rows: Any,
     out_numbers: Any,
+    out_phases: Any,
+    out_dues: Any,
 ) -> Any:
     """Removes the entries of some rows from all sets.
 
@@ -507,6 +687,7 @@ def take_members(
         is_taken: u1[rows], 1 for the rows to remove.
         set_words: i8[s], of all sets; the others up to `progress` as in `follow`.
         out_sets, out_rows, out_numbers: i4[m], overwritten; as long as `members` of these rows.
+        out_phases, out_dues: i8[m], likewise; TOLD and NEVER_DUE where there is no stay.
 
     Returns:
         How many were written.
@@ -531,10 +712,19 @@ def take_members(
             ):
                 out_sets[count_out] = own
                 out_rows[count_out] = row
-                out_numbers[count_out] = entries[at + 2]
+                stay = _stay_of(entries[at + 2])
+                last = _object_of(stays, entries[at + 2])
+                out_numbers[count_out] = last
+                out_phases[count_out] = TOLD
+                out_dues[count_out] = NEVER_DUE
                 members[row] -= 1
-                last = entries[at + 2]
                 given_back = ENTRY_BYTES + SET_BYTES + _weight(weights, last)
+                if stay >= 0:
+                    out_phases[count_out] = stays[stay, PHASE]
+                    out_dues[count_out] = stays[stay, DUE]
+                    progress[HELD] -= STAY_BYTES
+                    given_back += STAY_BYTES
+                    _free_stay(stays, stay_state, stay)
                 row_bytes[row] -= given_back
                 if row_tenants[row] >= 0:
                     tenants[row_tenants[row], USED] -= given_back
@@ -549,5 +739,61 @@ def take_members(
             progress[ENTRIES] -= count - kept
             progress[HELD] -= (count - kept) * ENTRY_BYTES
             _shorten(set_words, own, blocks, entries, kept)
-            _charge_anew(set_words, entries, weights, charges, progress, np.int64(own))
+            _charge_anew(set_words, entries, stays, weights, charges, progress, np.int64(own))
     return count_out
+
+
+@kernel(
+    types.int64(
+        _I8_IN, _I8, _I8, _I4, _I8_TABLE, _I8, _I4, _I8_IN, _I8, _I8, _I4_IN, _I8_TABLE, _I8,
+    )
+)  # fmt: skip
+def drop_stays(
+    dropped: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    stays: Any,
+    stay_state: Any,
+    members: Any,
+    weights: Any,
+    charges: Any,
+    row_bytes: Any,
+    row_tenants: Any,
+    tenants: Any,
+    progress: Any,
+) -> Any:
+    """Removes stays (i8[k], in use, each once) and their entries; the rest as in `follow`.
+
+    Returns:
+        How many were removed.
+    """
+    count = np.int64(0)
+    for i in range(dropped.shape[0]):
+        stay = dropped[i]
+        own, row = stays[stay, OWN_SET], stays[stay, ROW]
+        word = set_words[own]
+        first = (word >> 32) * ENTRY_WORDS
+        entries_count = word & COUNT_MASK
+        end = first + (entries_count - 1) * ENTRY_WORDS
+        for j in range(entries_count):
+            at = first + j * ENTRY_WORDS
+            if entries[at + 2] != -2 - stay:
+                continue
+            # The last entry takes its place.
+            entries[at] = entries[end]
+            entries[at + 1] = entries[end + 1]
+            entries[at + 2] = entries[end + 2]
+            given_back = ENTRY_BYTES + STAY_BYTES + SET_BYTES + _weight(weights, stays[stay, LAST])
+            progress[ENTRIES] -= 1
+            progress[HELD] -= ENTRY_BYTES + STAY_BYTES
+            members[row] -= 1
+            row_bytes[row] -= given_back
+            if row_tenants[row] >= 0:
+                tenants[row_tenants[row], USED] -= given_back
+            _free_stay(stays, stay_state, stay)
+            _shorten(set_words, own, blocks, entries, entries_count - 1)
+            _charge_anew(set_words, entries, stays, weights, charges, progress, own)
+            count += 1
+            break
+    return count

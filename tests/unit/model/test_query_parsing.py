@@ -63,6 +63,13 @@ def test_track() -> None:
     assert query.events == ("enter", "inside")
 
 
+def test_waits() -> None:
+    query = parse_query(RANGE | {"track": "vehicle", "dwell": "5m", "leave_after": "30s"})
+    assert isinstance(query, RangeQuery)
+    assert (query.dwell_ms, query.leave_after_ms) == (300_000, 30_000)
+    assert parse_query(canonical(query)) == query
+
+
 def test_knn() -> None:
     query = parse_query(KNN | {"text": "light", "window": "365d"})
     assert isinstance(query, KnnQuery)
@@ -129,6 +136,12 @@ def without(members: dict[str, Any], name: str) -> dict[str, Any]:
         (RANGE | {"mode": "snapshot", "ttl": "5m"}, "ttl"),
         (RANGE | {"where": {"a": None}}, "where.a"),
         (RANGE | {"events": ["enter"]}, "events"),
+        (RANGE | {"dwell": "5m"}, "dwell"),
+        (RANGE | {"leave_after": "5m"}, "leave_after"),
+        (RANGE | {"track": "v", "dwell": "0s"}, "dwell"),
+        (RANGE | {"track": "v", "leave_after": 30}, "leave_after"),
+        (RANGE | {"track": "v", "leave_after": "365251d"}, "leave_after"),
+        (KNN | {"dwell": "5m"}, "dwell"),
         (RANGE | {"track": ""}, "track"),
         *((RANGE | {"track": name}, "track") for name in ("id", "ts", "lon", "lat", "text")),
         (RANGE | {"track": 5}, "track"),

@@ -24,7 +24,13 @@ from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import BORN, NEVER_DEAD, RowStore
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.standing.track.member_checks import accepted_pairs, satisfied_members
-from sirocco.index.standing.track.track_pairs import Members, TrackHits, named_values
+from sirocco.index.standing.track.track_pairs import (
+    Members,
+    ToldEvents,
+    TrackHits,
+    Waits,
+    named_values,
+)
 from sirocco.index.standing.track.track_state import state_of
 from sirocco.index.standing.track.tracked_rows import ROW_BYTES, TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
@@ -33,11 +39,21 @@ from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.pyramid import ROW_WORDS
 from sirocco.kernels.standing.track_sets import (
+    DUE,
+    DWELLS,
     ENTERS,
     EXITS,
     INSIDE,
+    LAST,
+    LEAVES,
+    NEVER_DUE,
+    OWN_SET,
+    PHASE,
     REFUSED,
+    ROW,
     STALE,
+    TOLD,
+    drop_stays,
     follow,
     put_members,
     sweep_sets,
@@ -103,6 +119,7 @@ class TrackIndex:
         events: npt.NDArray[np.uint8],
         position: int,
         tenants: npt.NDArray[np.uint64] | None = None,
+        waits: Waits | None = None,
     ) -> npt.NDArray[np.int32]:
         """Adds queries; they match objects from `position` on.
 
@@ -112,6 +129,7 @@ class TrackIndex:
             events: u1[n], bit 1 << e is set if the query asks for event e.
             position: slot position of the registration.
             tenants: u8[n], hashes of the tenants whose shares of the room they use; 0: of none.
+            waits: how long values must be inside and outside; None: no query waits.
 
         Returns:
             i4[n], the row of each query.
@@ -122,7 +140,7 @@ class TrackIndex:
         rows = self._ranges.insert(queries, position)
         if len(rows) == 0:
             return rows
-        self._tracked.put(rows, queries, keys, events, tenants)
+        self._tracked.put(rows, queries, keys, events, tenants, waits)
         return rows
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
@@ -132,6 +150,10 @@ class TrackIndex:
             rows: i4[k], live rows, each once.
             position: slot position of the removal, not below that of an earlier one.
         """
+        # Nothing becomes due for a query that has ended.
+        if len(waiting := rows[self._tracked.has_stays.array[rows] != 0]):
+            self.take_members(waiting)
+            self._tracked.end_waits(waiting)
         self._ranges.remove(rows, position)
         self._garbage += int(self._tracked.members.array[rows].sum())
         self._tracked.end(rows)
@@ -167,6 +189,7 @@ class TrackIndex:
             self._sets.words,
             self._sets.blocks,
             self._sets.entries,
+            self._sets.stays.table,
             self._ranges.row_store.words,
             self._ranges.row_store.state,
             self._tracked.generations.array,
@@ -230,7 +253,8 @@ class TrackIndex:
             The events that queries ask for.
 
         Raises:
-            ValueError: A query has FLAG_RESIDUAL and `accepts` is missing.
+            ValueError: A query has FLAG_RESIDUAL and `accepts` is missing, or one waits and
+                `rows_of` is.
         """
         if self._ranges.row_store.in_use == 0 or not len(rows):
             return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
@@ -257,12 +281,107 @@ class TrackIndex:
             satisfying = sorted_distinct(named)
             distinct, places = np.unique(rows[satisfying], return_inverse=True)
             numbers[satisfying] = self._last.add(rows_of(distinct)) + places
-        hits = self._follow(
+        hits, told_numbers = self._follow(
             arrival_ms[rows], positions[rows], keys, sets, numbers, named, query_rows
         )
-        hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32))
+        has_stay = self._tracked.has_stays.array[hits.query_rows] != 0
+        told = None
+        if has_stay.any():
+            if rows_of is None:
+                raise ValueError("rows_of: is missing, and a query that waits needs it")
+            told = self._told(hits.where(has_stay), told_numbers[has_stay], rows, rows_of)
+            hits = hits.where(~has_stay)
+        hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32), told=told)
         self._tidy()
         return hits
+
+    def _told(
+        self,
+        hits: TrackHits,
+        numbers: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int64],
+        rows_of: Callable[[npt.NDArray[np.intp]], StoredRows],
+    ) -> ToldEvents:
+        """Returns events of queries with stays, each with the object that it tells.
+
+        Args:
+            hits: the events; `object_rows` are places in `rows`.
+            numbers: i4[m], of the object that is told; -1: it is the object of the batch.
+            rows, rows_of: as of `match`.
+        """
+        is_own = numbers == NOT_KNOWN
+        objects, places = [], np.empty(len(hits), np.int32)
+        if is_own.any():
+            distinct, found = np.unique(rows[hits.object_rows[is_own]], return_inverse=True)
+            objects.append(rows_of(distinct))
+            places[is_own] = found
+        if not is_own.all():
+            known, found = np.unique(numbers[~is_own], return_inverse=True)
+            places[~is_own] = found + sum(map(len, objects))
+            objects.append(self._last.take(known))
+        joined = objects[0] if len(objects) == 1 else StoredRows.concat(objects)
+        # What was due before an object comes before the object's own events.
+        order = 2 * hits.object_rows.astype(np.int64) + is_own
+        return ToldEvents(joined, places, hits.query_rows, hits.events, order)
+
+    # Waits ---------------------------------------------------------------------------------
+
+    @property
+    def next_due_ms(self) -> int:
+        """When a value has next been inside or outside for long enough; `NEVER_DUE`: never."""
+        return self._sets.stays.next_ms
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether any query has stays."""
+        return bool(self._tracked.has_stays.array.any())
+
+    def take_due(self, time_ms: int) -> ToldEvents | None:
+        """Tells what is due before a time: values have entered or left; None without events."""
+        stays = self._sets.stays
+        due = stays.due_before(time_ms)
+        rows, phases, dues_ms, numbers, sets = (
+            stays.table[due, column] for column in (ROW, PHASE, DUE, LAST, OWN_SET)
+        )
+        has_left = phases == LEAVES
+        stays.table[due, PHASE], stays.table[due, DUE] = TOLD, NEVER_DUE
+        bits = self._tracked.events.array[rows]
+        entered = np.where(bits >> ENTERS & 1, ENTERS, np.where(bits >> INSIDE & 1, INSIDE, 0))
+        events = np.where(has_left, np.where(bits >> EXITS & 1, EXITS, 0), entered)
+        told = None
+        if (is_told := (events != 0) & (numbers != NOT_KNOWN)).any():
+            known, places = np.unique(numbers[is_told], return_inverse=True)
+            told = ToldEvents(
+                self._last.take(known),
+                places.astype(np.int32),
+                rows[is_told].astype(np.int32),
+                events[is_told].astype(np.uint8),
+                dues_ms[is_told],
+            )
+        if has_left.any():
+            self._drop_stays(due[has_left])
+            self._sets.drop_empty(sorted_distinct(sets[has_left].astype(np.int32)))
+        stays.changed()
+        self._tidy()
+        return told
+
+    def _drop_stays(self, dropped: npt.NDArray[np.int64]) -> None:
+        held = self._sets
+        drop_stays(
+            dropped,
+            held.words,
+            held.blocks,
+            held.entries,
+            held.stays.table,
+            held.stays.state,
+            self._tracked.members.array,
+            self._last.weights,
+            held.charges,
+            self._tracked.row_bytes.array,
+            self._tracked.tenant_rows.array,
+            self._tracked.tenants,
+            held.progress,
+        )
 
     def _rename(
         self,
@@ -287,16 +406,21 @@ class TrackIndex:
         numbers: npt.NDArray[np.int32],
         named: npt.NDArray[np.int64],
         query_rows: npt.NDArray[np.int32],
-    ) -> TrackHits:
-        """Converts the present pairs of value and query, in the order of values, into events."""
+    ) -> tuple[TrackHits, npt.NDArray[np.int32]]:
+        """Converts the present pairs of value and query, in the order of values, into events.
+
+        With each event the number of the object that is told, -1 for the object itself.
+        """
         n, held = len(keys), self._sets
         touched = sorted_distinct(sets[sets >= 0])
         entries_max = int(held.counts(touched).sum()) + len(query_rows)
         held.reserve(entries_max)
-        room = entries_max + len(query_rows)
+        held.stays.reserve(int(np.count_nonzero(self._tracked.has_stays.array[query_rows])))
+        room = 2 * entries_max + len(query_rows)
         out_objects = np.empty(room, np.int32)
         out_rows = np.empty(room, np.int32)
         out_events = np.empty(room, np.uint8)
+        out_numbers = np.empty(room, np.int32)
         count = follow(
             sets,
             numbers,
@@ -308,12 +432,17 @@ class TrackIndex:
             held.words,
             held.blocks,
             held.entries,
+            held.stays.table,
+            held.stays.state,
             self._ranges.row_store.words,
             self._tracked.keys.array,
             self._tracked.generations.array,
             self._tracked.stamps.array,
             self._tracked.members.array,
             self._tracked.events.array,
+            self._tracked.has_stays.array,
+            self._tracked.dwells_ms.array,
+            self._tracked.leaves_ms.array,
             self._last.weights,
             held.charges,
             self._tracked.row_bytes.array,
@@ -324,10 +453,13 @@ class TrackIndex:
             out_objects,
             out_rows,
             out_events,
+            out_numbers,
         )
         required(count, "follow: no room")
+        held.stays.changed()
         held.drop_empty(touched)
-        return TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
+        hits = TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
+        return hits, out_numbers[:count]
 
     # Members ------------------------------------------------------------------------------
 
@@ -338,7 +470,7 @@ class TrackIndex:
             rows: i4[k], rows in use, each once.
         """
         count = int(self._tracked.members.array[rows].sum())
-        out = [np.empty(count, np.int32) for _ in range(3)]
+        out = [np.empty(count, dtype) for dtype in ("i4", "i4", "i4", "i8", "i8")]
         taken = 0
         if count:
             is_taken = np.zeros(len(self._tracked.members.array), np.uint8)
@@ -348,6 +480,8 @@ class TrackIndex:
                 self._sets.words_in_use,
                 self._sets.blocks,
                 self._sets.entries,
+                self._sets.stays.table,
+                self._sets.stays.state,
                 self._tracked.generations.array,
                 self._tracked.members.array,
                 self._last.weights,
@@ -358,16 +492,41 @@ class TrackIndex:
                 self._sets.progress,
                 *out,
             )
-        own, query_rows, numbers = (column[:taken] for column in out)
+        self._sets.stays.changed()
+        own, query_rows, numbers, phases, dues_ms = (column[:taken] for column in out)
         keys = self._tracked.keys.array[query_rows]
         values = self._sets.handles_of(keys, self._sets.handles_in(own))
         self._sets.drop_empty(sorted_distinct(own))
         order = np.lexsort((values, query_rows))
-        return Members(query_rows[order], values[order], numbers[order])
+        members = Members(query_rows[order], values[order], numbers[order])
+        if not self._tracked.has_stays.array[rows].any():
+            return members
+        sinces_ms = dues_ms - self._waits_of(query_rows, phases)
+        sinces_ms = np.where(phases == TOLD, 0, sinces_ms)
+        return replace(members, phases=phases[order], sinces_ms=sinces_ms[order])
+
+    def _waits_of(
+        self, rows: npt.NDArray[np.int32], phases: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Returns i8[m], how long each of some queries waits in a phase."""
+        dwells_ms, leaves_ms = self._tracked.dwells_ms.array, self._tracked.leaves_ms.array
+        waits = [(phases == DWELLS) * dwells_ms[rows], (phases == LEAVES) * leaves_ms[rows]]
+        return np.asarray(waits[0] + waits[1])
 
     def put_members(self, members: Members) -> None:
-        """Puts values inside queries in which they are not, without events."""
-        self._put_members(members.query_rows, members.values, members.numbers)
+        """Puts values inside queries in which they are not, without events.
+
+        What they wait for counts from the same time on, and is as long as the queries say.
+        """
+        phases, dues_ms = members.phases, None
+        if phases is not None and members.sinces_ms is not None:
+            waits = self._waits_of(members.query_rows, phases)
+            dues_ms = np.where(phases == TOLD, NEVER_DUE, members.sinces_ms + waits)
+            # Also a query that does not wait itself: what is due already comes with the next time.
+            self._tracked.has_stays.array[members.query_rows[phases != TOLD]] = 1
+        self._put_members(
+            members.query_rows, members.values, members.numbers, None, phases, dues_ms
+        )
 
     def objects(self, numbers: npt.NDArray[np.int32]) -> StoredRows:
         """Returns the objects of members, one row each; at least one."""
@@ -411,7 +570,8 @@ class TrackIndex:
         """Returns queries and the values inside them as named columns, for `restore`.
 
         Columns: those of `QueryRows`; `keys`, `events`; `tenants` u8[n], see `insert`; `born` and
-        `dead` i8[n], slot positions;
+        `dead` i8[n], slot positions; where queries wait, the columns `dwells_ms` to `has_stays` of
+        `TrackedRows`, and `member_phases`, `member_dues_ms` i8[m];
         `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query, by the
         hash of earlier versions; `member_identities` u8[m]: by the present hash; `member_is_former`
         u1[m]: 1 if the present hash is unknown. `member_objects` i4[m]: row of `last.…`, the
@@ -437,7 +597,10 @@ class TrackIndex:
         born, dead = state["born"], state["dead"]
         # States of earlier versions lack the tenants.
         tenants = state.get("tenants")
-        rows = self.insert(queries, state["keys"], state["events"], int(born.max()), tenants)
+        # Only states with queries that wait have these.
+        waits = Waits(state["dwells_ms"], state["leaves_ms"]) if "dwells_ms" in state else None
+        rows = self.insert(queries, state["keys"], state["events"], int(born.max()), tenants, waits)
+        self._tracked.has_stays.array[rows] = state.get("has_stays", 0)
         # Until an object at the greatest of them arrives, births are compared one by one.
         self._ranges.row_store.words[rows.astype(np.int64) * ROW_WORDS + BORN] = born
         members, former_values = rows[state["member_queries"]], state["member_values"]
@@ -447,7 +610,14 @@ class TrackIndex:
         last = {n.removeprefix("last."): c for n, c in state.items() if n.startswith("last.")}
         if last:
             self._last.add(StoredRows.from_columns(last).with_terms(self._hashing))
-        self._put_members(members, values, np.asarray(numbers, np.int32), former_values)
+        self._put_members(
+            members,
+            values,
+            np.asarray(numbers, np.int32),
+            former_values,
+            state.get("member_phases"),
+            state.get("member_dues_ms"),
+        )
         is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
         handles = self._sets.handles_of(self._tracked.keys.array[members], values)
         self._former.update(handles[is_former].tolist())
@@ -461,10 +631,15 @@ class TrackIndex:
         values: npt.NDArray[np.uint64],
         numbers: npt.NDArray[np.int32],
         former_values: npt.NDArray[np.uint64] | None = None,
+        phases: npt.NDArray[np.int64] | None = None,
+        dues_ms: npt.NDArray[np.int64] | None = None,
     ) -> None:
         if not len(rows):
             return
         held = self._sets
+        if phases is None or dues_ms is None:
+            phases, dues_ms = np.full(len(rows), TOLD), np.full(len(rows), NEVER_DUE)
+        held.stays.reserve(int(np.count_nonzero(self._tracked.has_stays.array[rows])))
         handles = held.handles_of(self._tracked.keys.array[rows], values)
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
         if former_values is not None:
@@ -474,11 +649,16 @@ class TrackIndex:
             sets,
             rows,
             numbers,
+            phases,
+            dues_ms,
             held.words,
             held.blocks,
             held.entries,
+            held.stays.table,
+            held.stays.state,
             self._tracked.generations.array,
             self._tracked.members.array,
+            self._tracked.has_stays.array,
             self._last.weights,
             held.charges,
             self._tracked.row_bytes.array,
@@ -487,6 +667,7 @@ class TrackIndex:
             held.progress,
         )
         required(done, "put_members: no room")
+        held.stays.changed()
 
     # Measures ------------------------------------------------------------------------------
 

@@ -7,12 +7,13 @@ import numpy.typing as npt
 
 from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.standing.track.track_pairs import Waits
 from sirocco.kernels.standing.track_sets import NO_TENANT, TENANT_COLUMNS, USED
 
 __all__ = ["TrackedRows"]
 
 # All columns of one row.
-ROW_BYTES = 8 + 1 + 1 + 4 + 4 + 8 + 8 + 4
+ROW_BYTES = 8 + 1 + 1 + 4 + 4 + 8 + 8 + 4 + 1 + 8 + 8
 
 
 class TrackedRows:
@@ -22,6 +23,10 @@ class TrackedRows:
         keys: u8, the attribute that each query tracks.
         events: u1, bit 1 << e is set if the query asks for event e.
         flags: u1, those of `QueryRows`.
+        dwells_ms, leaves_ms: i8, how long a value must be inside before it has entered, and outside
+            before it has left; 0: at once.
+        has_stays: u1, 1 if the query has a stay for each value inside: it waits, or continues one
+            that did.
         generations: i4, how many queries the row has held: entries of earlier ones do not count.
         members: i4, values inside the query.
         row_bytes: i8, bytes counted for them.
@@ -32,10 +37,13 @@ class TrackedRows:
 
     __slots__ = (
         "_tenant_numbers",
+        "dwells_ms",
         "events",
         "flags",
         "generations",
+        "has_stays",
         "keys",
+        "leaves_ms",
         "members",
         "row_bytes",
         "stamps",
@@ -47,6 +55,9 @@ class TrackedRows:
         self.keys = GrowableArray(np.uint64, 256)
         self.events = GrowableArray(np.uint8, 256)
         self.flags = GrowableArray(np.uint8, 256)
+        self.dwells_ms = GrowableArray(np.int64, 256)
+        self.leaves_ms = GrowableArray(np.int64, 256)
+        self.has_stays = GrowableArray(np.uint8, 256)
         self.generations = GrowableArray(np.int32, 256)
         self.members = GrowableArray(np.int32, 256)
         self.row_bytes = GrowableArray(np.int64, 256)
@@ -63,14 +74,19 @@ class TrackedRows:
         keys: npt.NDArray[np.uint64],
         events: npt.NDArray[np.uint8],
         tenants: npt.NDArray[np.uint64] | None,
+        waits: Waits | None,
     ) -> None:
         """Sets the rows of new queries, at least one; arguments as of `TrackIndex.insert`."""
         columns = self.keys, self.events, self.flags, self.generations, self.members
-        for column in (*columns, self.stamps, self.row_bytes, self.tenant_rows):
+        waiting = self.dwells_ms, self.leaves_ms, self.has_stays
+        for column in (*columns, *waiting, self.stamps, self.row_bytes, self.tenant_rows):
             column.reserve(int(rows.max()) + 1)
         self.keys.array[rows] = keys
         self.events.array[rows] = events
         self.flags.array[rows] = queries.flags
+        self.dwells_ms.array[rows] = 0 if waits is None else waits.dwells_ms
+        self.leaves_ms.array[rows] = 0 if waits is None else waits.leaves_ms
+        self.has_stays.array[rows] = 0 if waits is None else waits.are_any
         self.generations.array[rows] += 1
         self.members.array[rows] = 0
         self.row_bytes.array[rows] = 0
@@ -88,6 +104,11 @@ class TrackedRows:
             larger[: len(self.tenants)] = self.tenants
             self.tenants = larger
         return np.array(rows, np.int32)
+
+    def end_waits(self, rows: npt.NDArray[np.int32]) -> None:
+        """Makes ended queries, with no value inside, the same as others that have ended."""
+        for column in (self.dwells_ms, self.leaves_ms, self.has_stays):
+            column.array[rows] = 0
 
     def end(self, rows: npt.NDArray[np.int32]) -> None:
         """Gives back the shares of their tenants that queries use (i4[k], each once)."""

@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 from sirocco.index.base.growable import GrowableArray
 from sirocco.index.base.handle_table import HandleTable
+from sirocco.index.standing.track.last_objects import NOT_KNOWN
+from sirocco.index.standing.track.stays import Stays
 from sirocco.kernels.base.blocks import END, new_block_state
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.track_sets import (
@@ -15,6 +17,8 @@ from sirocco.kernels.standing.track_sets import (
     ENTRIES,
     ENTRY_WORDS,
     HELD,
+    LAST,
+    OWN_SET,
     PROGRESS_WORDS,
 )
 
@@ -34,6 +38,7 @@ class ValueSets:
 
     Attributes:
         blocks: i8[34], of the entries; progress: i8[5] (see `kernels.standing.track_sets`).
+        stays: of the entries that have some.
     """
 
     __slots__ = (
@@ -47,6 +52,7 @@ class ValueSets:
         "_words",
         "blocks",
         "progress",
+        "stays",
     )
 
     def __init__(self) -> None:
@@ -61,6 +67,7 @@ class ValueSets:
         self.blocks = new_block_state()
         self._entries = GrowableArray(np.int32, 1024)
         self.progress = np.zeros(PROGRESS_WORDS, np.int64)
+        self.stays = Stays()
 
     def __len__(self) -> int:
         """Returns the number of sets; none is empty between batches."""
@@ -107,7 +114,7 @@ class ValueSets:
     def bytes_total(self) -> int:
         """Bytes of memory in use."""
         entries = 4 * ENTRY_WORDS * int(self.blocks[END])
-        return self._names.bytes_total + 32 * self._used + entries
+        return self._names.bytes_total + 32 * self._used + entries + self.stays.bytes_total
 
     def find_or_make(
         self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
@@ -176,7 +183,11 @@ class ValueSets:
     def is_sparse(self) -> bool:
         """Whether most of the memory is unused: the caller then takes `compacted`."""
         units, entries = int(self.blocks[END]), self.entries_count
-        return self._used > 4 * len(self) + _SPARSE_MIN or units > 8 * entries + _SPARSE_MIN
+        return (
+            self._used > 4 * len(self) + _SPARSE_MIN
+            or units > 8 * entries + _SPARSE_MIN
+            or self.stays.end > 4 * len(self.stays) + _SPARSE_MIN
+        )
 
     def compacted(self) -> ValueSets:
         """Returns the same sets, none of them empty, in as little memory as they need."""
@@ -196,7 +207,13 @@ class ValueSets:
         found.blocks[END] = int(ends[-1]) if len(ends) else 0
         found.reserve(0)
         found._words.array[fresh] = (firsts << 32) | (classes << 26) | counts
-        found._table()[found._places(fresh)[0]] = self._table()[places]
+        entries = self._table()[places]
+        has_stay = np.flatnonzero(entries[:, 2] < NOT_KNOWN)
+        if len(has_stay):
+            found.stays = self.stays.kept(_stays_of(entries[has_stay, 2]))
+            found.stays.table[: len(has_stay), OWN_SET] = np.repeat(fresh, counts)[has_stay]
+            entries[has_stay, 2] = -2 - np.arange(len(has_stay), dtype=np.int32)
+        found._table()[found._places(fresh)[0]] = entries
         return found
 
     def all(self) -> npt.NDArray[np.int32]:
@@ -214,6 +231,7 @@ class ValueSets:
         numbers = self._table()[:, 2]
         known = places[numbers[places] >= 0]
         numbers[known] = number_of[numbers[known]]
+        self.stays.renumber(number_of)
 
     def _table(self) -> npt.NDArray[np.int32]:
         """i4[entries, 3], a view."""
@@ -238,11 +256,26 @@ class ValueSets:
         npt.NDArray[np.int32],
         npt.NDArray[np.int32],
         npt.NDArray[np.uint64],
+        npt.NDArray[np.int64],
     ]:
-        """Returns handle u8[m]; row, generation, object i4[m]; former u8[m] of all entries."""
+        """Returns the columns of all entries.
+
+        These are handle u8[m]; row, generation, object i4[m]; former u8[m]; and i8[m], the stay or
+        -1 where there is none.
+        """
         sets = self.all()
         places, counts = self._places(sets)
         own = self._table()[places]
         handles = np.repeat(self._handles.array[sets], counts)
         former = np.repeat(self._former.array[sets], counts)
-        return handles, own[:, 0].copy(), own[:, 1].copy(), own[:, 2].copy(), former
+        numbers, stays = own[:, 2].copy(), np.full(len(own), -1, np.int64)
+        has_stay = np.flatnonzero(numbers < NOT_KNOWN)
+        if len(has_stay):
+            stays[has_stay] = _stays_of(numbers[has_stay])
+            numbers[has_stay] = self.stays.table[stays[has_stay], LAST]
+        return handles, own[:, 0].copy(), own[:, 1].copy(), numbers, former, stays
+
+
+def _stays_of(words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Returns the stays that the third words of entries name."""
+    return -2 - words.astype(np.int64)

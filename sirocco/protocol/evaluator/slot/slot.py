@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.limits import StandingLimits
 from sirocco.index.standing.track.track_pairs import Members
 from sirocco.index.store.slices import SealedSlice
@@ -170,9 +171,10 @@ class Slot:
 
     @property
     def _due_ms(self) -> int:
-        """The earliest step or end that has not been reported."""
-        queries = self.queries
-        return min(self.standing.steps.next_ms, queries.lifetimes.next_ms, queries.endings.next_ms)
+        """The earliest step, wait or end that has not been reported."""
+        queries, standing = self.queries, self.standing
+        ends_ms = min(queries.lifetimes.next_ms, queries.endings.next_ms)
+        return min(standing.steps.next_ms, standing.tracked.next_due_ms, ends_ms)
 
     @property
     def reported_ms(self) -> int:
@@ -218,6 +220,9 @@ class Slot:
                     reports += self._report_changes(changed, position_of(offset))
             else:
                 self._accept(offset, message, parts)
+                if message.tracks is not None and self.standing.tracked.has_waits:
+                    # What queries that wait tell has one position: after the record's objects.
+                    reports += self._flush(parts, position_after(offset))
             self.offset = offset + 1
             # Also for a new query: a first step over past objects may be due already.
             if self.is_stepping:
@@ -249,9 +254,12 @@ class Slot:
         After an outage these are all steps of that time, of all queries: minutes of work, and more
         than would fit memory, if it were done at once.
         """
-        if self.standing.steps.next_ms > self._due_ms:
-            is_value = self.queries.lifetimes.next_ms == self._due_ms
-            return self._end_lifetimes() if is_value else self._report_ends()
+        due_ms = self._due_ms
+        if self.standing.steps.next_ms > due_ms:
+            if self.queries.lifetimes.next_ms == due_ms:
+                return self._end_lifetimes()
+            is_waited = self.standing.tracked.next_due_ms == due_ms
+            return self._report_due() if is_waited else self._report_ends()
         due = self.standing.take_due(self.time_ms, self._report_steps_max)
         self.steps_total += len(due)
         results = step_results(
@@ -262,8 +270,11 @@ class Slot:
         return [report]
 
     def _end_lifetimes(self) -> Reports:
-        """Takes the next lifetimes that are over; steps of the same time come before."""
-        next_ms = self.standing.steps.next_ms
+        """Takes the next lifetimes that are over; steps of the same time come before.
+
+        Where one is over, nothing becomes due: a lifetime does not include its end.
+        """
+        next_ms = min(self.standing.steps.next_ms, self.standing.tracked.next_due_ms + 1)
         due = self.queries.lifetimes.take_due(min(self.time_ms, next_ms), self._report_steps_max)
         self.steps_total += len(due)
         handles = np.array([each.handle for each in due], np.uint64)
@@ -278,9 +289,22 @@ class Slot:
         reports[-1].time_ms = self.reported_ms
         return reports
 
+    def _report_due(self) -> Reports:
+        """Reports values that were inside or outside for as long as their queries wait."""
+        next_ms = min(self.standing.steps.next_ms, self.queries.lifetimes.next_ms)
+        told = self.standing.take_waited(min(self.time_ms, next_ms))
+        self.steps_total += 1
+        pinned = position_after(self.offset - 1)
+        found = [] if told is None else [told]
+        reports = self._pinned_reports(found, pinned) or [self._empty_report(self.reported_upto)]
+        reports[-1].time_ms = self.reported_ms
+        return reports
+
     def _report_ends(self) -> Reports:
         """Reports the next lifetimes that are over, after everything else of that time."""
-        before_ms = min(self.standing.steps.next_ms, self.queries.lifetimes.next_ms)
+        standing = self.standing
+        before_ms = min(standing.steps.next_ms, standing.tracked.next_due_ms)
+        before_ms = min(before_ms, self.queries.lifetimes.next_ms)
         due = self.queries.endings.take_due(min(self.time_ms, before_ms), self._report_steps_max)
         self.steps_total += len(due)
         report = self._end_report(due, position_after(self.offset - 1))
@@ -434,7 +458,8 @@ class Slot:
             return []
         report = self._match(parts, end)
         parts.clear()
-        return [report]
+        told = self.standing.take_told()
+        return [report, *self._pinned_reports([] if told is None else [told], end)]
 
     def _match(self, parts: list[Part], end: int) -> Report:
         report = self._empty_report(end)
@@ -492,11 +517,13 @@ class Slot:
 
     def _report_exits(self, left: list[Members], pinned: int) -> Reports:
         """Reports the values that are no longer inside queries that ended, or moved."""
+        found = [each for each in map(self.standing.exits, left) if each is not None]
+        return self._pinned_reports(found, pinned)
+
+    def _pinned_reports(self, found: list[tuple[StoredRows, Hits]], pinned: int) -> Reports:
+        """Reports events of tracked values at one position."""
         reports: Reports = []
-        for found in map(self.standing.exits, left):
-            if found is None:
-                continue
-            stored, hits = found
+        for stored, hits in found:
             report = self._empty_report(pinned)
             report.objects, report.events = stored.objects, events_of(stored)
             report.positions = np.full(len(stored), pinned, np.int64)

@@ -20,7 +20,7 @@ from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscri
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import EXITS, TrackIndex
-from sirocco.index.standing.track.track_pairs import Members
+from sirocco.index.standing.track.track_pairs import Members, ToldEvents
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NOT_COPIED, Installed
 from sirocco.protocol.contract.term_rows import take_terms
@@ -32,7 +32,7 @@ from sirocco.protocol.evaluator.standing.definitions import (
     named_revisions,
     step_kind,
 )
-from sirocco.protocol.evaluator.standing.hits import Hits, joined_hits
+from sirocco.protocol.evaluator.standing.hits import Hits, joined_hits, ordered_events
 from sirocco.protocol.evaluator.standing.query_families import (
     FAMILY_KINDS,
     KNN,
@@ -78,6 +78,8 @@ class StandingQueries:
             Family(index, subscribers, limits.ids_garbage_bytes_min) for index in indexes
         )
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
+        # Events of queries that wait, since they were taken last.
+        self._told: list[ToldEvents] = []
 
     def __len__(self) -> int:
         return sum(len(family.table) for family in self.families)
@@ -156,8 +158,8 @@ class StandingQueries:
         return self.knn.insert(queries, points, counts, offset)
 
     def _enter_tracked(self, queries: QueryRows, names: NamedQueries, offset: int) -> Rows:
-        keys, events, tenants = tracked_columns(names)
-        return self.tracked.insert(queries, keys, events, offset, tenants)
+        keys, events, tenants, waits = tracked_columns(names)
+        return self.tracked.insert(queries, keys, events, offset, tenants, waits)
 
     def share(self, message: Installed, found: list[tuple[int, Rows]]) -> None:
         """Marks that queries of a message that are here already are now in more slots."""
@@ -336,9 +338,28 @@ class StandingQueries:
             followed.values,
             lambda rows: stored_rows(copies.take(rows), take_terms(terms, rows)),
         )
+        if hits.told is not None:
+            self._told.append(hits.told)
         return Hits(table, hits.object_rows, hits.query_rows, hits.events)
 
     # --- values that are inside queries
+
+    def take_told(self) -> tuple[StoredRows, Hits] | None:
+        """Takes the events of queries that wait, of the batch that was matched last, in order.
+
+        They are reported at one position, behind all objects of the batch.
+        """
+        told, self._told = self._told, []
+        return ordered_events(ToldEvents.concat(told), self._tracked_table) if told else None
+
+    def take_waited(self, time_ms: int) -> tuple[StoredRows, Hits] | None:
+        """Tells which values were inside or outside for long enough before a time."""
+        told = self.tracked.take_due(time_ms)
+        return None if told is None else ordered_events(told, self._tracked_table)
+
+    @property
+    def _tracked_table(self) -> QueryTable:
+        return self.families[TRACKED].table
 
     def are_tracked(self, handles: NDArray[np.uint64]) -> bool:
         """Whether any of some queries is here and has tracked values."""
@@ -384,7 +405,7 @@ class StandingQueries:
 
         None where no query asks for them.
         """
-        left = left.where(self.tracked.reports(left.query_rows, EXITS))
+        left = left.where(self.tracked.reports(left.query_rows, EXITS) & left.have_entered)
         if not len(left):
             return None
         table = self.families[TRACKED].table

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.standing.query_table import NamedQueries
 from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE
+from sirocco.index.standing.track.track_pairs import Waits
 from sirocco.model.access import tenant_of
 from sirocco.model.query import ENDED, RangeQuery
 from sirocco.protocol.evaluator.standing.definitions import spec_query
@@ -21,16 +22,19 @@ _EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
 
 def tracked_columns(
     names: NamedQueries,
-) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint64]]:
-    """Returns members, bits of events, and tenants of queries with tracked values."""
-    keys, events = [], []
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint64], Waits | None]:
+    """Returns members, bits of events, tenants and waits of queries with tracked values."""
+    keys, events, waits = [], [], []
     for spec in names.specs or ():
         query = spec_query(spec)
         assert isinstance(query, RangeQuery)
         assert query.track is not None
         keys.append(track_key(query.track))
         events.append(sum(1 << _EVENTS[event] for event in query.events if event != ENDED))
-    return np.array(keys, np.uint64), np.array(events, np.uint8), tenants_of(names)
+        waits.append((query.dwell_ms or 0, query.leave_after_ms or 0))
+    table = np.array(waits, np.int64).reshape(-1, 2)
+    waited = Waits(table[:, 0], table[:, 1]) if table.any() else None
+    return np.array(keys, np.uint64), np.array(events, np.uint8), tenants_of(names), waited
 
 
 def track_key(member: str) -> int:
