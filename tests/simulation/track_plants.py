@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.standing.track.track_index import TrackIndex
+from sirocco.index.standing.track.track_pairs import Members
 from sirocco.protocol.contract.effects import Effect, State
-from sirocco.protocol.contract.messages import TrackedMemberSet
+from sirocco.protocol.contract.messages import NEVER_MS, TrackedMemberSet
 from sirocco.protocol.router.objects import track_copies
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -30,7 +35,24 @@ def _keep_as_published(self: MemberDeclarations) -> TrackedMemberSet:
 _forget_members = Registry.forget_members
 _keep_own = MemberDeclarations.keep
 
+
+def _are_all_entered(self: Members) -> NDArray[np.bool_]:
+    return np.ones(len(self), np.bool_)
+
+
 TRACK_PLANTS = (
+    Plant(
+        "a value that only dwelt leaves with an exit when its query ends",
+        "trackers",
+        ((Members, "have_entered", property(_are_all_entered)),),
+        first_seed=23,
+    ),
+    Plant(
+        "what was waited for is reported only before the value's next object",
+        "trackers",
+        ((TrackIndex, "next_due_ms", property(lambda self: NEVER_MS)),),
+        first_seed=4,
+    ),
     Plant(
         "a copy names only one of its values",
         "calm",
