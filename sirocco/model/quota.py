@@ -1,8 +1,12 @@
-"""A token bucket that may be overdrawn: when a tenant may publish again."""
+"""Rates: a token bucket of one caller that may be overdrawn, and a rate that hosts share."""
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+
+# What one host may have taken, as a multiple of what is left for others: as for `Shares`.
+HOST_SHARE = 3
 
 
 class Bucket:
@@ -50,3 +54,46 @@ class Bucket:
         earned = (now_ms - self._at_ms) / 1_000 * self.rate_per_s
         self._level = min(self.rate_per_s, self._level + earned)
         self._at_ms = now_ms
+
+
+class SharedRate:
+    """A rate that strangers share: a host that asks without end leaves some to others.
+
+    What was taken counts less and less, by e a second. A host may take while its own counts no more
+    than three times what is left of the whole: alone it gets three quarters, and one that has taken
+    nothing finds something, however many others there are.
+
+    Args:
+        rate_per_s: of all; as many may be taken at once.
+        hosts_max: whose amounts are remembered, the latest.
+    """
+
+    def __init__(self, rate_per_s: float, hosts_max: int) -> None:
+        self._rate_per_s = rate_per_s
+        self._hosts_max = hosts_max
+        # (amount, time it is of) of all and of each host, the one that took last at the end.
+        self._whole = (0.0, 0)
+        self._taken: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def wait_ms(self, host: str, now_ms: int) -> int:
+        """Milliseconds until a host may take one; 0 if now."""
+        own = _left_of(self._taken.get(host, (0.0, now_ms)), now_ms)
+        whole = _left_of(self._whole, now_ms)
+        excess = max(
+            (own + HOST_SHARE * whole) / (HOST_SHARE * self._rate_per_s),
+            (whole + 1) / self._rate_per_s,
+        )
+        return 0 if excess <= 1 else math.floor(1_000 * math.log(excess)) + 1
+
+    def take(self, host: str, now_ms: int) -> None:
+        """Takes one."""
+        self._whole = (_left_of(self._whole, now_ms) + 1, now_ms)
+        own = _left_of(self._taken.pop(host, (0.0, now_ms)), now_ms)
+        self._taken[host] = (own + 1, now_ms)
+        while len(self._taken) > self._hosts_max:
+            self._taken.popitem(last=False)
+
+
+def _left_of(taken: tuple[float, int], now_ms: int) -> float:
+    amount, at_ms = taken
+    return amount * math.exp((at_ms - now_ms) / 1_000)

@@ -111,4 +111,4 @@ class Issuer:
         )
 
     def take(self, presented: str, peer: str = "ipv4:10.0.0.1:5") -> CheckedJwt:
-        return self.tokens.checked(presented, digest_of(presented), peer)
+        return self.tokens.checked(presented, digest_of(presented), peer, peer.rpartition(":")[0])

@@ -1,7 +1,7 @@
 """JWTs as tokens of clients: checked once, remembered until they end.
 
 A token is a stranger's text until its signature has been checked. Therefore in order: its length,
-whether it is known (one digest, as of any token), the budget of checks, its header, its signature,
+whether it is known (one digest, as of any token), its header, the budget of checks, its signature,
 and only then its claims. Calls with a token that is known cost no cryptography.
 """
 
@@ -27,7 +27,7 @@ from sirocco.model.errors import (
     Unauthenticated,
     Unavailable,
 )
-from sirocco.model.quota import Bucket
+from sirocco.model.quota import Bucket, SharedRate
 from sirocco.runtime.access.jwt_claims import ClaimRules, grant_of
 from sirocco.runtime.access.jwt_keys import JwtKey, JwtKeys, KeySource
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
@@ -56,9 +56,9 @@ class JwtBudget:
     A check takes 0.1 to 0.4 ms of the loop of all calls, an answer some 500 bytes.
 
     Attributes:
-        process_per_s: of all.
+        process_per_s: of all; hosts share it, since anybody can make tokens up.
         connection_per_s: of one connection; a gateway has many clients on one.
-        connections: whose rates are remembered.
+        connections: whose rates are remembered, and of as many hosts.
         known, refused: answers.
     """
 
@@ -136,20 +136,21 @@ class JwtTokens:
         self._budget = budget
         self._clock_ms = clock_ms
         self._elapsed_ms = elapsed_ms
-        self._process = Bucket(budget.process_per_s, elapsed_ms())
+        self._process = SharedRate(budget.process_per_s, budget.connections)
         # The longest unused first, in all three.
         self._connections: OrderedDict[str, Bucket] = OrderedDict()
         self._known: OrderedDict[str, CheckedJwt] = OrderedDict()
         self._refused: OrderedDict[str, _Refused] = OrderedDict()
         self.checks_total = 0
 
-    def checked(self, token: str, digest: str, peer: str) -> CheckedJwt:
+    def checked(self, token: str, digest: str, peer: str, host: str) -> CheckedJwt:
         """Returns what a token opens.
 
         Args:
             token: of a call's header.
             digest: of it.
             peer: the connection.
+            host: that it comes from.
 
         Raises:
             Unauthenticated: It is no valid token now.
@@ -168,10 +169,11 @@ class JwtTokens:
             return known
         keys = self._source.keys
         self._refuse_again(digest, keys)
-        self._spend(peer)
-        self.checks_total += 1
         try:
-            found = self._check_new(token, keys)
+            key = self._key_of(token, keys)
+            self._spend(peer, host)
+            self.checks_total += 1
+            found = self._check_new(token, key)
         except (Unauthenticated, PermissionDenied) as error:
             until_ms = self._elapsed_ms() + REFUSED_MS
             self._refused[digest] = _Refused(type(error), error.message, keys, until_ms)
@@ -200,7 +202,7 @@ class JwtTokens:
             raise refused.error(refused.message)
         del self._refused[digest]
 
-    def _spend(self, peer: str) -> None:
+    def _spend(self, peer: str, host: str) -> None:
         """Takes one check from the budgets of the connection and the process."""
         at_ms = self._elapsed_ms()
         own = self._connections.get(peer)
@@ -208,13 +210,12 @@ class JwtTokens:
             own = self._connections[peer] = Bucket(self._budget.connection_per_s, at_ms)
             _trim(self._connections, self._budget.connections)
         self._connections.move_to_end(peer)
-        if wait_ms := max(own.wait_ms(at_ms), self._process.wait_ms(at_ms)):
+        if wait_ms := max(own.wait_ms(at_ms), self._process.wait_ms(host, at_ms)):
             raise ResourceExhausted("too many new JWTs at a time", retry_after_ms=wait_ms)
         own.take(1, at_ms)
-        self._process.take(1, at_ms)
+        self._process.take(host, at_ms)
 
-    def _check_new(self, token: str, keys: JwtKeys) -> CheckedJwt:
-        key = self._key_of(token, keys)
+    def _check_new(self, token: str, key: JwtKey) -> CheckedJwt:
         try:
             found = jws.deserialize_compact(token, key.key, registry=self._registry)
         except (JoseError, ValueError, TypeError):

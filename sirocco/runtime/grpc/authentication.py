@@ -36,6 +36,7 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.runtime.grpc.grpc_errors import abort
+from sirocco.runtime.grpc.shares import host_of
 from sirocco.runtime.grpc.tls import kind_of
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.watched_file import LOOK_S, WatchedFile
@@ -287,7 +288,7 @@ class Authenticated(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             token = bearer_of(authorization)
             digest = digest_of(token)
             if tokens is None or digest not in tokens.access.grants:
-                return JwtCaller(jwts, jwts.checked(token, digest, peer), tokens)
+                return JwtCaller(jwts, jwts.checked(token, digest, peer, host_of(peer)), tokens)
         access = NO_TOKENS if tokens is None else tokens.access
         return Caller(access.grant(authorization, now_ms()), tokens, authorization)
 

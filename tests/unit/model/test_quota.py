@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sirocco.model.quota import Bucket
+from sirocco.model.quota import Bucket, SharedRate
 
 
 def test_a_second_passes_at_once_and_then_the_rate() -> None:
@@ -74,3 +74,32 @@ def test_over_any_time_no_more_than_the_rate(seed: int) -> None:
             allowed = rate * (1 + (end_ms - begin_ms) / 1_000)
             assert total < allowed + 1e-6
             total += amount
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 5])
+def test_hosts_that_ask_without_end_share_a_rate_and_leave_some(hosts: int) -> None:
+    rate = SharedRate(100, 1_000)
+    taken = dict.fromkeys(range(hosts), 0)
+    for now_ms in range(10_000):
+        for host in taken:
+            if not rate.wait_ms(str(host), now_ms):
+                rate.take(str(host), now_ms)
+                taken[host] += 1
+    assert 700 * 3 * hosts / (3 * hosts + 1) < sum(taken.values()) <= 1_100
+    assert max(taken.values()) <= 1.1 * min(taken.values())
+    # One that has taken nothing finds its part.
+    own = 0
+    while not rate.wait_ms("new", 10_000):
+        rate.take("new", 10_000)
+        own += 1
+    assert own >= 100 / (3 * hosts + 1) / 2
+    wait_ms = rate.wait_ms("new", 10_000)
+    assert rate.wait_ms("new", 10_000 + wait_ms - 2)
+    assert not rate.wait_ms("new", 10_000 + wait_ms)
+
+
+def test_a_shared_rate_remembers_a_bounded_number_of_hosts() -> None:
+    rate = SharedRate(100, 8)
+    for host in range(50):
+        rate.take(str(host), 0)
+    assert len(rate._taken) == 8
