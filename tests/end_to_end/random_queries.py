@@ -51,27 +51,36 @@ def random_queries(
 
 
 def random_queries_of_all_kinds(
-    objects: Sequence[Members], count: int, seed: int, *, track: str | None = None
+    objects: Sequence[Members],
+    count: int,
+    seed: int,
+    *,
+    track: str | None = None,
+    steps_max: int = 25,
 ) -> list[dict[str, Any]]:
     """Returns queries of all kinds and modes in turn, for `--arrival event`.
 
-    Windows, steps and lifetimes fit the time span of the objects: a query has 5 to 100 steps, and
-    sometimes one of its times is exactly that of an arrival.
+    Windows, steps and lifetimes fit the time span of the objects: a query has 5 to `steps_max`
+    steps, and sometimes one of its times is exactly that of an arrival.
 
     Args:
         objects: The objects on which the queries are modelled; at least one has words.
         count: How many.
         seed: For all random draws.
         track: An attribute that some range queries track, None for none.
+        steps_max: Most of the time of a replay goes into steps.
     """
-    maker = _Maker(objects, seed, track)
+    maker = _Maker(objects, seed, track, steps_max)
     return [maker.query(number) for number in range(count)]
 
 
 class _Maker:
     """Draws queries one after another."""
 
-    def __init__(self, objects: Sequence[Members], seed: int, track: str | None) -> None:
+    def __init__(
+        self, objects: Sequence[Members], seed: int, track: str | None, steps_max: int
+    ) -> None:
+        self._steps_max = steps_max
         self._dice = random.Random(seed)
         self._with_words = [one for one in objects if tokens_of(one.get("text") or "")]
         words = Counter(word for one in self._with_words[:2_000] for word in tokens_of(one["text"]))
@@ -184,7 +193,7 @@ class _Maker:
 
     def _steps(self) -> dict[str, str]:
         """Returns a step, and usually a window that is not shorter; often both are equal."""
-        step = self._grains(1 / self._dice.uniform(5, 100))
+        step = self._grains(1 / self._dice.uniform(5, self._steps_max))
         window = step * max(1.0, self._dice.uniform(0, 5))
         times = {"step": self._time(step), "window": self._time(round(window))}
         if self._dice.random() < 0.2:

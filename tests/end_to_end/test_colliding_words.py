@@ -18,6 +18,7 @@ from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.end_to_end.replayed import agree, replay, write_lines
 
 SEED = 20261125
+SHAPE = ("--slots", 6, "--leaves", 18)
 PAIRED = (*PAIRS[:9], ("fire", FOUND["fire"]))
 
 
@@ -39,5 +40,5 @@ def test_queries_of_all_kinds_distinguish_colliding_words(tmp_path: Path, scheme
     write_lines(tmp_path / "objects", objects)
     write_lines(tmp_path / "queries", queries)
     sample = write_lines(tmp_path / "sample", objects[:500])
-    done = replay(tmp_path, 3, "--mergers", 2, "--scheme", scheme, "--sample", sample)
+    done = replay(tmp_path, 3, "--mergers", 2, "--scheme", scheme, "--sample", sample, *SHAPE)
     agree(done, objects, queries, seed=SEED)

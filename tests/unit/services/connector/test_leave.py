@@ -24,8 +24,9 @@ _PROCESS = """
         return resolve(host, *rest, **named)
 
     socket.getaddrinfo = hang
-    from sirocco.services.connector.process import run
-    sys.exit(run(sys.argv[1]))
+    from sirocco.services.connector import process
+    process.STOP_S = 2.0
+    sys.exit(process.run(sys.argv[1]))
 """
 
 _CONFIG = """
