@@ -51,6 +51,9 @@ class HotSpots(Traffic):
         spots: boxes, in degrees.
     """
 
+    # Enough to differ from chance within a round.
+    objects_per_s = 1_000.0
+
     spots: tuple[Box, ...] = ((-71.3, 33.7, -68.3, 36.7),)
 
     def _object(self) -> dict[str, Any]:
