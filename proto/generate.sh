@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${1:-.}
 clients="balance_service cluster_service columns errors map_service publish_service query query_service"
-clients+=" receive_service search_service"
+clients+=" receive_service search_service trace"
 scripts/setup.sh oldest
 python=.cache/oldest/bin/python
 out=$(mktemp -d)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sirocco.model.errors import Unavailable
 from sirocco.runtime.first_map import first_map
@@ -27,6 +27,9 @@ from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore
 
+if TYPE_CHECKING:
+    from sirocco.telemetry.spans import Tracing
+
 # Grants wait until the members are stable; loading kernels from the cache takes a second or two.
 READY_S = 60.0
 
@@ -42,6 +45,7 @@ class EmbeddedCluster:
         sample: path of objects from which the map is built; empty for an even map.
         security: TLS and tokens; without them any caller may do anything.
         limits: how much the services do at once, and how often.
+        tracing: traces calls of clients; the caller closes it.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class EmbeddedCluster:
         sample: str | Path = "",
         security: Security = OPEN,
         limits: ProcessLimits = LIMITS,
+        tracing: Tracing | None = None,
     ) -> None:
         self.log = MemoryLog()
         self._loop = LoopThread()
@@ -65,6 +70,7 @@ class EmbeddedCluster:
             loop=self._loop,
             security=security,
             limits=limits,
+            tracing=tracing,
         )
         self._map = first_map(settings, str(sample))
         self._counts = {"router": routers, "evaluator": evaluators, "merger": mergers}

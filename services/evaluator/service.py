@@ -50,6 +50,7 @@ class EvaluatorService(Service):
 
     name = "evaluator"
     serves_clients = False
+    traced_as = "match"
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from sirocco_api.v1.receive_service_pb2 import (
@@ -45,6 +45,7 @@ from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import MERGER_FRONT, MergerFrontLimits
 from sirocco.services.merger.credit import Credit
+from sirocco.services.merger.delivery_traces import DeliveryTraces, end_all
 from sirocco.services.merger.highlights import asks_for_highlights, highlights_of
 from sirocco.services.merger.receive_many import ManyStreams
 from sirocco.services.merger.shares import Places
@@ -52,6 +53,9 @@ from sirocco.services.merger.tenant_names import without_prefix
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log
+
+if TYPE_CHECKING:
+    from sirocco.telemetry.spans import Span
 
 _Response = TypeVar("_Response", ReceiveResponse, ReceiveManyResponse)
 
@@ -94,12 +98,21 @@ class _Parts:
 
     Attributes:
         starved_at: offset of the record for which there was no credit, once iterated.
+        spans: of traces that what was yielded is part of.
     """
 
-    def __init__(self, pieces: Sequence[Piece], opened: Open, credit: Credit) -> None:
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        opened: Open,
+        credit: Credit,
+        traces: DeliveryTraces | None,
+    ) -> None:
         self._pieces = pieces
         self._opened = opened
         self._credit = credit
+        self._traces = traces
+        self.spans: list[Span] = []
         self.starved_at: int | None = None
 
     def __iter__(self) -> Iterator[tuple[Delivered, int]]:
@@ -118,6 +131,8 @@ class _Parts:
                 self.starved_at = piece.offset
                 return
             self._credit.matches -= len(own.matches) + len(own.lists or ())
+            if self._traces is not None and piece.headers:
+                self.spans += self._traces.begin(piece.headers, own, self._opened.subscriber)
             yield own, piece.next_offset
 
 
@@ -132,7 +147,9 @@ class ReceiveFront(ReceiveServiceServicer):
         limits: MergerFrontLimits = MERGER_FRONT,
         begin_s: float = REQUEST_S,
         tail_limits: TailLimits = TAIL,
+        traces: DeliveryTraces | None = None,
     ) -> None:
+        self._traces = traces
         self._begin_s = begin_s
         self._log = log
         self._limits = limits
@@ -244,7 +261,7 @@ class ReceiveFront(ReceiveServiceServicer):
         sent_offset, due_s, is_settled = offset, 0.0, False
         while credit.refused is None:
             pieces, next_offset, is_tail = await self._after(tail, offset, credit)
-            parts = _Parts(pieces, opened, credit)
+            parts = _Parts(pieces, opened, credit, self._traces)
             part: Delivered | None = None
             for part, end in parts:
                 response = self._response(part, cursor_of(partition, end))
@@ -255,6 +272,7 @@ class ReceiveFront(ReceiveServiceServicer):
                         response.highlights.CopyFrom(found)
                 yield response
                 sent_offset, due_s = end, time.monotonic() + cursor_s
+            end_all(parts.spans)
             if is_starved := parts.starved_at is not None:
                 # Nothing is held for a client without credit: the record is read again.
                 next_offset = parts.starved_at

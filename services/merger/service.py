@@ -12,6 +12,7 @@ from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.merger.machine import MergerMachine, MergerSettings, Window
 from sirocco.runtime.service import Parts, Service
+from sirocco.services.merger.delivery_traces import DeliveryTraces
 from sirocco.services.merger.members import Members
 from sirocco.services.merger.receive import ReceiveFront
 from sirocco.services.merger.search import SearchFront
@@ -22,6 +23,7 @@ class MergerService(Service):
     """One merger."""
 
     name = "merger"
+    traced_as = "merge"
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
@@ -36,7 +38,11 @@ class MergerService(Service):
         super().__init__(parts, member, self.machine)
         self._metrics = MergerMetrics(self.registry)
         self._front = ReceiveFront(
-            parts.log, settings.partials_partitions, self._metrics, settings.merger
+            parts.log,
+            settings.partials_partitions,
+            self._metrics,
+            settings.merger,
+            traces=None if self.spans is None else DeliveryTraces(self.spans),
         )
         self._searches = SearchFront(
             settings,

@@ -34,6 +34,7 @@ from sirocco.model.text import hash_rows
 from sirocco.protocol.contract.messages import INTAKE, NEVER_MS, NO_OBJECTS, IntakeObjects
 from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
 from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.call_contexts import read_message, read_metadata
 from sirocco.runtime.grpc.edge import connection, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
@@ -42,6 +43,7 @@ from sirocco.runtime.loop.appender import Appender
 from sirocco.runtime.process.clock import now_ms
 from sirocco.services.router.admission import Admission
 from sirocco.services.router.limits import TIMES, FrontTimes
+from sirocco.services.router.publish_traces import PublishSpan, PublishTraces
 from sirocco.services.router.quotas import PublishRates, TenantFigures
 from sirocco.telemetry.metrics import RouterMetrics
 
@@ -188,7 +190,9 @@ class PublishFront(PublishServiceServicer):
         figures: TenantFigures | None = None,
         pool: WorkPool | None = None,
         times: FrontTimes = TIMES,
+        traces: PublishTraces | None = None,
     ) -> None:
+        self._traces = traces
         self._times = times
         self._pool = pool or WorkPool("publishes")
         self._rates = PublishRates(figures or TenantFigures(metrics), times)
@@ -206,7 +210,7 @@ class PublishFront(PublishServiceServicer):
     ) -> AsyncIterator[PublishResponse]:
         """See `publish_service.proto`."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
-            async for response in self._acknowledgements(requests, PublishResponse):
+            async for response in self._acknowledgements(requests, context, PublishResponse):
                 yield response
 
     @streaming
@@ -215,15 +219,18 @@ class PublishFront(PublishServiceServicer):
     ) -> AsyncIterator[PublishNumberedResponse]:
         """See `publish_service.proto`."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
-            async for response in self._acknowledgements(requests, PublishNumberedResponse):
+            async for response in self._acknowledgements(requests, context, PublishNumberedResponse):
                 yield response
 
     async def _acknowledgements(
-        self, requests: AsyncIterator[AnyRequest], new_response: type[AnyResponse]
+        self,
+        requests: AsyncIterator[AnyRequest],
+        context: grpc.aio.ServicerContext,
+        new_response: type[AnyResponse],
     ) -> AsyncIterator[AnyResponse]:
         pending: deque[Pending] = deque()
         changed = asyncio.Condition()
-        reading = asyncio.create_task(self._read(requests, pending, changed))
+        reading = asyncio.create_task(self._read(requests, context, pending, changed))
         self._metrics.publish_streams.inc()
         try:
             while True:
@@ -269,10 +276,13 @@ class PublishFront(PublishServiceServicer):
     async def _read(
         self,
         requests: AsyncIterator[AnyRequest],
+        context: grpc.aio.ServicerContext,
         pending: deque[Pending],
         changed: asyncio.Condition,
     ) -> None:
         session: int | None = None
+        # The metadata are of the first request: a stream lasts for days.
+        asked = None if self._traces is None else read_metadata(context)
         client = caller()
         try:
             async for request in from_start(requests, self._times.begin_s):
@@ -287,7 +297,12 @@ class PublishFront(PublishServiceServicer):
                 count = min(request.objects.count, OBJECTS_MAX)
                 async with self._rates.room(client, count, max(size, REQUEST_BYTES_MIN)):
                     await self._admission.room(size)
-                pending.append(await self._take_counted(request))
+                trace = None
+                if self._traces is not None:
+                    if request.HasField("trace"):
+                        asked = read_message(request.trace)
+                    trace, asked = self._traces.begin(asked), None
+                pending.append(await self._take_counted(request, trace))
                 # A stream may be idle for days; its last request is not kept.
                 del request
                 async with changed:
@@ -323,13 +338,15 @@ class PublishFront(PublishServiceServicer):
             changed.notify_all()
         return response
 
-    async def _take_counted(self, request: AnyRequest) -> Pending:
+    async def _take_counted(self, request: AnyRequest, trace: PublishSpan | None) -> Pending:
         """Appends an admitted request, and counts it until evaluators have it or it has failed."""
         size = request.ByteSize()
         try:
-            taken = await self._take(request)
+            taken = await self._take(request, trace)
         except BaseException:
             self._admission.failed(size)
+            if trace is not None:
+                trace.failed()
             raise
 
         def settled(appended: asyncio.Future[int]) -> None:
@@ -340,9 +357,11 @@ class PublishFront(PublishServiceServicer):
 
         # Also if no caller waits any more: the client may have disconnected.
         taken.appended.add_done_callback(settled)
+        if trace is not None:
+            taken.appended.add_done_callback(trace.appended)
         return taken
 
-    async def _take(self, request: AnyRequest) -> Pending:
+    async def _take(self, request: AnyRequest, trace: PublishSpan | None) -> Pending:
         received_ms = now_ms()
         if not 1 <= request.first_number <= NUMBER_MAX - SPAN_MAX:
             raise InvalidArgument("numbers begin with 1 and are below 2^63", field="first_number")
@@ -353,9 +372,11 @@ class PublishFront(PublishServiceServicer):
             checked = self._checked(request, received_ms)
         else:
             checked = await self._pool.run(lambda: self._checked(request, received_ms))
-        return self._append(request, checked, received_ms)
+        return self._append(request, checked, received_ms, trace)
 
-    def _append(self, request: AnyRequest, checked: Checked, received_ms: int) -> Pending:
+    def _append(
+        self, request: AnyRequest, checked: Checked, received_ms: int, trace: PublishSpan | None
+    ) -> Pending:
         taken = IntakeObjects(
             session=request.session,
             first_number=request.first_number,
@@ -366,7 +387,8 @@ class PublishFront(PublishServiceServicer):
             number_deltas=checked.deltas,
         )
         partition = intake_partition(request.session, self._partitions)
-        appended = self._appender.append(INTAKE, partition, taken)
+        headers = () if trace is None else trace.headers(taken)
+        appended = self._appender.append(INTAKE, partition, taken, headers)
         self._metrics.published_objects.inc(len(checked.objects))
         self._metrics.far_objects.inc(checked.far)
         for name, count in checked.fields.items():

@@ -28,6 +28,7 @@ from sirocco.services.router.map_change_reader import MapChangeReader
 from sirocco.services.router.maps import MapFront
 from sirocco.services.router.owners import OwnerBack, Owners
 from sirocco.services.router.publish import PublishFront
+from sirocco.services.router.publish_traces import PublishTraces
 from sirocco.services.router.queries import QueryFront
 from sirocco.services.router.quotas import TenantFigures, TenantQueries
 from sirocco.services.router.stored import StoredQueries
@@ -39,6 +40,7 @@ class RouterService(Service):
 
     name = "router"
     has_peer_servicers = True
+    traced_as = "route"
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
@@ -77,6 +79,7 @@ class RouterService(Service):
             skew_max_ms=settings.arrival_skew_max_ms,
             figures=figures,
             pool=self._pool,
+            traces=None if self.spans is None else PublishTraces(self.spans),
         )
         self._queries = QueryFront(
             self._owners,

@@ -20,6 +20,7 @@ from sirocco.runtime.grpc.security import OPEN, Security
 from sirocco.runtime.grpc.server import GrpcServer, LoopThread, service_names
 from sirocco.runtime.grpc.tls import PeersAlone
 from sirocco.runtime.limits import LIMITS, ProcessLimits
+from sirocco.runtime.loop.traced_records import TracedRecords
 from sirocco.runtime.loop.worker import Machine, Worker
 from sirocco.runtime.process.clock import held_ms, monotonic_ms, now_ms
 from sirocco.runtime.process.health import HealthServer
@@ -35,6 +36,8 @@ from sirocco.transport.map_store import MapStore
 
 if TYPE_CHECKING:
     import grpc
+
+    from sirocco.telemetry.spans import Spans, Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class Parts:
         security: who may call the process.
         name: the operator's name of the process, such as `router-0`; may be empty.
         limits: how much its parts do at once, and how often.
+        tracing: traces calls of clients; None: off.
     """
 
     settings: ClusterSettings
@@ -67,6 +71,7 @@ class Parts:
     security: Security = OPEN
     name: str = ""
     limits: ProcessLimits = LIMITS
+    tracing: Tracing | None = None
 
 
 class Service:
@@ -80,6 +85,8 @@ class Service:
     serves_clients = True
     # Whether it has `peer_servicers` besides those for clients.
     has_peer_servicers = False
+    # What it does with objects, as the name of a span; empty: nothing.
+    traced_as = ""
 
     def __init__(
         self, parts: Parts, member: str, machine: Machine, hashing: TermHashing = WIRE_TERMS
@@ -87,6 +94,11 @@ class Service:
         self.parts = parts
         self.member = member
         self.registry = CollectorRegistry()
+        self.spans: Spans | None = None
+        self.traced: TracedRecords | None = None
+        if parts.tracing is not None and self.traced_as:
+            self.spans = parts.tracing.spans(parts.settings.cluster, self.name, member)
+            self.traced = TracedRecords(self.spans, self.traced_as)
         self.worker = Worker(
             member,
             machine,
@@ -96,6 +108,7 @@ class Service:
             transaction_prefix=parts.settings.cluster,
             hashing=hashing,
             limits=parts.limits.loop,
+            traced=self.traced,
         )
         self._process_metrics = ProcessMetrics(self.registry, self.name, member)
         self.server, self._peer_server = self._servers(parts)

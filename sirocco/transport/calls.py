@@ -208,12 +208,20 @@ class StreamMethod(Generic[_Response]):
         call.finish()
         return call
 
-    def send(self, request: Any, *, key: bytes | None = None, on_ack: OnAck | None = None) -> int:
+    def send(
+        self,
+        request: Any,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        on_ack: OnAck | None = None,
+    ) -> int:
         """Appends one request without a call to wait for; for large numbers of requests.
 
         Args:
             request: message.
             key: of its record.
+            headers: of its record, besides the path of the method.
             on_ack: as of `Producer.append`.
 
         Returns:
@@ -225,7 +233,7 @@ class StreamMethod(Generic[_Response]):
         topic, partition = self._target
         value = self._serialize(request)
         self._producer.append(
-            topic, partition, value, key=key, headers=(self._method,), on_ack=on_ack
+            topic, partition, value, key=key, headers=(self._method, *headers), on_ack=on_ack
         )
         return len(value)
 

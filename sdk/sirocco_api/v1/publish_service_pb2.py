@@ -24,29 +24,30 @@ _sym_db = _symbol_database.Default()
 
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
+from sirocco_api.v1 import trace_pb2 as sirocco_dot_v1_dot_trace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/publish_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\"%\n\x12\x41\x64vanceTimeRequest\x12\x0f\n\x07time_ms\x18\x01 \x01(\x03\"-\n\x13\x41\x64vanceTimeResponse\x12\x16\n\x0eposition_token\x18\x01 \x01(\t\"|\n\x0ePublishRequest\x12\x0f\n\x07session\x18\x01 \x01(\x06\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x17\n\x0f\x61\x63knowledged_to\x18\x03 \x01(\x04\x12*\n\x07objects\x18\x04 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\"m\n\x0fPublishResponse\x12\x17\n\x0f\x61\x63knowledged_to\x18\x01 \x01(\x04\x12)\n\nrejections\x18\x02 \x03(\x0b\x32\x15.sirocco.v1.Rejection\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\"\x9b\x01\n\x16PublishNumberedRequest\x12\x0f\n\x07session\x18\x01 \x01(\x06\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x17\n\x0f\x61\x63knowledged_to\x18\x03 \x01(\x04\x12*\n\x07objects\x18\x04 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12\x15\n\rnumber_deltas\x18\x05 \x01(\x0c\"u\n\x17PublishNumberedResponse\x12\x17\n\x0f\x61\x63knowledged_to\x18\x01 \x01(\x04\x12)\n\nrejections\x18\x02 \x03(\x0b\x32\x15.sirocco.v1.Rejection\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\"=\n\tRejection\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error2\x88\x02\n\x0ePublishService\x12\x46\n\x07Publish\x12\x1a.sirocco.v1.PublishRequest\x1a\x1b.sirocco.v1.PublishResponse(\x01\x30\x01\x12^\n\x0fPublishNumbered\x12\".sirocco.v1.PublishNumberedRequest\x1a#.sirocco.v1.PublishNumberedResponse(\x01\x30\x01\x12N\n\x0b\x41\x64vanceTime\x12\x1e.sirocco.v1.AdvanceTimeRequest\x1a\x1f.sirocco.v1.AdvanceTimeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/publish_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/trace.proto\"%\n\x12\x41\x64vanceTimeRequest\x12\x0f\n\x07time_ms\x18\x01 \x01(\x03\"-\n\x13\x41\x64vanceTimeResponse\x12\x16\n\x0eposition_token\x18\x01 \x01(\t\"\xa5\x01\n\x0ePublishRequest\x12\x0f\n\x07session\x18\x01 \x01(\x06\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x17\n\x0f\x61\x63knowledged_to\x18\x03 \x01(\x04\x12*\n\x07objects\x18\x04 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12\'\n\x05trace\x18\x05 \x01(\x0b\x32\x18.sirocco.v1.TraceContext\"m\n\x0fPublishResponse\x12\x17\n\x0f\x61\x63knowledged_to\x18\x01 \x01(\x04\x12)\n\nrejections\x18\x02 \x03(\x0b\x32\x15.sirocco.v1.Rejection\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\"\xc4\x01\n\x16PublishNumberedRequest\x12\x0f\n\x07session\x18\x01 \x01(\x06\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x17\n\x0f\x61\x63knowledged_to\x18\x03 \x01(\x04\x12*\n\x07objects\x18\x04 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12\x15\n\rnumber_deltas\x18\x05 \x01(\x0c\x12\'\n\x05trace\x18\x06 \x01(\x0b\x32\x18.sirocco.v1.TraceContext\"u\n\x17PublishNumberedResponse\x12\x17\n\x0f\x61\x63knowledged_to\x18\x01 \x01(\x04\x12)\n\nrejections\x18\x02 \x03(\x0b\x32\x15.sirocco.v1.Rejection\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\"=\n\tRejection\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error2\x88\x02\n\x0ePublishService\x12\x46\n\x07Publish\x12\x1a.sirocco.v1.PublishRequest\x1a\x1b.sirocco.v1.PublishResponse(\x01\x30\x01\x12^\n\x0fPublishNumbered\x12\".sirocco.v1.PublishNumberedRequest\x1a#.sirocco.v1.PublishNumberedResponse(\x01\x30\x01\x12N\n\x0b\x41\x64vanceTime\x12\x1e.sirocco.v1.AdvanceTimeRequest\x1a\x1f.sirocco.v1.AdvanceTimeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.publish_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ADVANCETIMEREQUEST']._serialized_start=99
-  _globals['_ADVANCETIMEREQUEST']._serialized_end=136
-  _globals['_ADVANCETIMERESPONSE']._serialized_start=138
-  _globals['_ADVANCETIMERESPONSE']._serialized_end=183
-  _globals['_PUBLISHREQUEST']._serialized_start=185
-  _globals['_PUBLISHREQUEST']._serialized_end=309
-  _globals['_PUBLISHRESPONSE']._serialized_start=311
-  _globals['_PUBLISHRESPONSE']._serialized_end=420
-  _globals['_PUBLISHNUMBEREDREQUEST']._serialized_start=423
-  _globals['_PUBLISHNUMBEREDREQUEST']._serialized_end=578
-  _globals['_PUBLISHNUMBEREDRESPONSE']._serialized_start=580
-  _globals['_PUBLISHNUMBEREDRESPONSE']._serialized_end=697
-  _globals['_REJECTION']._serialized_start=699
-  _globals['_REJECTION']._serialized_end=760
-  _globals['_PUBLISHSERVICE']._serialized_start=763
-  _globals['_PUBLISHSERVICE']._serialized_end=1027
+  _globals['_ADVANCETIMEREQUEST']._serialized_start=123
+  _globals['_ADVANCETIMEREQUEST']._serialized_end=160
+  _globals['_ADVANCETIMERESPONSE']._serialized_start=162
+  _globals['_ADVANCETIMERESPONSE']._serialized_end=207
+  _globals['_PUBLISHREQUEST']._serialized_start=210
+  _globals['_PUBLISHREQUEST']._serialized_end=375
+  _globals['_PUBLISHRESPONSE']._serialized_start=377
+  _globals['_PUBLISHRESPONSE']._serialized_end=486
+  _globals['_PUBLISHNUMBEREDREQUEST']._serialized_start=489
+  _globals['_PUBLISHNUMBEREDREQUEST']._serialized_end=685
+  _globals['_PUBLISHNUMBEREDRESPONSE']._serialized_start=687
+  _globals['_PUBLISHNUMBEREDRESPONSE']._serialized_end=804
+  _globals['_REJECTION']._serialized_start=806
+  _globals['_REJECTION']._serialized_end=867
+  _globals['_PUBLISHSERVICE']._serialized_start=870
+  _globals['_PUBLISHSERVICE']._serialized_end=1134
 # @@protoc_insertion_point(module_scope)

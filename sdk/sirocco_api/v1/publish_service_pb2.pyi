@@ -1,5 +1,6 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
 from sirocco_api.v1 import errors_pb2 as _errors_pb2
+from sirocco_api.v1 import trace_pb2 as _trace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -21,16 +22,18 @@ class AdvanceTimeResponse(_message.Message):
     def __init__(self, position_token: _Optional[str] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("session", "first_number", "acknowledged_to", "objects")
+    __slots__ = ("session", "first_number", "acknowledged_to", "objects", "trace")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     session: int
     first_number: int
     acknowledged_to: int
     objects: _columns_pb2.ObjectColumns
-    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ...) -> None: ...
+    trace: _trace_pb2.TraceContext
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
     __slots__ = ("acknowledged_to", "rejections", "position_token")
@@ -43,18 +46,20 @@ class PublishResponse(_message.Message):
     def __init__(self, acknowledged_to: _Optional[int] = ..., rejections: _Optional[_Iterable[_Union[Rejection, _Mapping]]] = ..., position_token: _Optional[str] = ...) -> None: ...
 
 class PublishNumberedRequest(_message.Message):
-    __slots__ = ("session", "first_number", "acknowledged_to", "objects", "number_deltas")
+    __slots__ = ("session", "first_number", "acknowledged_to", "objects", "number_deltas", "trace")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     NUMBER_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     session: int
     first_number: int
     acknowledged_to: int
     objects: _columns_pb2.ObjectColumns
     number_deltas: bytes
-    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ...) -> None: ...
+    trace: _trace_pb2.TraceContext
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ...) -> None: ...
 
 class PublishNumberedResponse(_message.Message):
     __slots__ = ("acknowledged_to", "rejections", "position_token")

@@ -25,31 +25,32 @@ _sym_db = _symbol_database.Default()
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
+from sirocco_api.v1 import trace_pb2 as sirocco_dot_v1_dot_trace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsirocco/v1/search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"O\n\x11SearchManyRequest\x12,\n\x08searches\x18\x01 \x03(\x0b\x32\x1a.sirocco.v1.NumberedSearch\x12\x0c\n\x04kept\x18\x02 \x01(\x08\"K\n\x0eNumberedSearch\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\x06search\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.SearchRequest\"E\n\x12SearchManyResponse\x12/\n\tresponses\x18\x01 \x03(\x0b\x32\x1c.sirocco.v1.NumberedResponse\"r\n\x10NumberedResponse\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12,\n\x08response\x18\x02 \x01(\x0b\x32\x1a.sirocco.v1.SearchResponse\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.sirocco.v1.Error\"\x94\x01\n\rSearchRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x13\n\x06now_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\x12\x15\n\rallow_partial\x18\x04 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x03\x42\t\n\x07_now_ms\"\xc7\x01\n\x0eSearchResponse\x12*\n\x07objects\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x0e\n\x06values\x18\x03 \x01(\x0c\x12+\n\x05terms\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.TermCountColumns\x12\"\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x15.sirocco.v1.SearchEnd\"G\n\x10TermCountColumns\x12\r\n\x05terms\x18\x01 \x01(\x0c\x12\x14\n\x0cterm_offsets\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\"S\n\tSearchEnd\x12\x0e\n\x06now_ms\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x01(\r\x12\x15\n\rmissing_slots\x18\x03 \x03(\r\x12\x10\n\x08warnings\x18\x04 \x03(\t2\xa3\x01\n\rSearchService\x12\x41\n\x06Search\x12\x19.sirocco.v1.SearchRequest\x1a\x1a.sirocco.v1.SearchResponse0\x01\x12O\n\nSearchMany\x12\x1d.sirocco.v1.SearchManyRequest\x1a\x1e.sirocco.v1.SearchManyResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsirocco/v1/search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\x1a\x16sirocco/v1/trace.proto\"O\n\x11SearchManyRequest\x12,\n\x08searches\x18\x01 \x03(\x0b\x32\x1a.sirocco.v1.NumberedSearch\x12\x0c\n\x04kept\x18\x02 \x01(\x08\"K\n\x0eNumberedSearch\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\x06search\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.SearchRequest\"E\n\x12SearchManyResponse\x12/\n\tresponses\x18\x01 \x03(\x0b\x32\x1c.sirocco.v1.NumberedResponse\"r\n\x10NumberedResponse\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12,\n\x08response\x18\x02 \x01(\x0b\x32\x1a.sirocco.v1.SearchResponse\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.sirocco.v1.Error\"\xbd\x01\n\rSearchRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x13\n\x06now_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0eposition_token\x18\x03 \x01(\t\x12\x15\n\rallow_partial\x18\x04 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x03\x12\'\n\x05trace\x18\x06 \x01(\x0b\x32\x18.sirocco.v1.TraceContextB\t\n\x07_now_ms\"\xc7\x01\n\x0eSearchResponse\x12*\n\x07objects\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x0e\n\x06values\x18\x03 \x01(\x0c\x12+\n\x05terms\x18\x04 \x01(\x0b\x32\x1c.sirocco.v1.TermCountColumns\x12\"\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x15.sirocco.v1.SearchEnd\"G\n\x10TermCountColumns\x12\r\n\x05terms\x18\x01 \x01(\x0c\x12\x14\n\x0cterm_offsets\x18\x02 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\"S\n\tSearchEnd\x12\x0e\n\x06now_ms\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x01(\r\x12\x15\n\rmissing_slots\x18\x03 \x03(\r\x12\x10\n\x08warnings\x18\x04 \x03(\t2\xa3\x01\n\rSearchService\x12\x41\n\x06Search\x12\x19.sirocco.v1.SearchRequest\x1a\x1a.sirocco.v1.SearchResponse0\x01\x12O\n\nSearchMany\x12\x1d.sirocco.v1.SearchManyRequest\x1a\x1e.sirocco.v1.SearchManyResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.search_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEARCHMANYREQUEST']._serialized_start=122
-  _globals['_SEARCHMANYREQUEST']._serialized_end=201
-  _globals['_NUMBEREDSEARCH']._serialized_start=203
-  _globals['_NUMBEREDSEARCH']._serialized_end=278
-  _globals['_SEARCHMANYRESPONSE']._serialized_start=280
-  _globals['_SEARCHMANYRESPONSE']._serialized_end=349
-  _globals['_NUMBEREDRESPONSE']._serialized_start=351
-  _globals['_NUMBEREDRESPONSE']._serialized_end=465
-  _globals['_SEARCHREQUEST']._serialized_start=468
-  _globals['_SEARCHREQUEST']._serialized_end=616
-  _globals['_SEARCHRESPONSE']._serialized_start=619
-  _globals['_SEARCHRESPONSE']._serialized_end=818
-  _globals['_TERMCOUNTCOLUMNS']._serialized_start=820
-  _globals['_TERMCOUNTCOLUMNS']._serialized_end=891
-  _globals['_SEARCHEND']._serialized_start=893
-  _globals['_SEARCHEND']._serialized_end=976
-  _globals['_SEARCHSERVICE']._serialized_start=979
-  _globals['_SEARCHSERVICE']._serialized_end=1142
+  _globals['_SEARCHMANYREQUEST']._serialized_start=146
+  _globals['_SEARCHMANYREQUEST']._serialized_end=225
+  _globals['_NUMBEREDSEARCH']._serialized_start=227
+  _globals['_NUMBEREDSEARCH']._serialized_end=302
+  _globals['_SEARCHMANYRESPONSE']._serialized_start=304
+  _globals['_SEARCHMANYRESPONSE']._serialized_end=373
+  _globals['_NUMBEREDRESPONSE']._serialized_start=375
+  _globals['_NUMBEREDRESPONSE']._serialized_end=489
+  _globals['_SEARCHREQUEST']._serialized_start=492
+  _globals['_SEARCHREQUEST']._serialized_end=681
+  _globals['_SEARCHRESPONSE']._serialized_start=684
+  _globals['_SEARCHRESPONSE']._serialized_end=883
+  _globals['_TERMCOUNTCOLUMNS']._serialized_start=885
+  _globals['_TERMCOUNTCOLUMNS']._serialized_end=956
+  _globals['_SEARCHEND']._serialized_start=958
+  _globals['_SEARCHEND']._serialized_end=1041
+  _globals['_SEARCHSERVICE']._serialized_start=1044
+  _globals['_SEARCHSERVICE']._serialized_end=1207
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
 from sirocco_api.v1 import errors_pb2 as _errors_pb2
 from sirocco_api.v1 import query_pb2 as _query_pb2
+from sirocco_api.v1 import trace_pb2 as _trace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -42,18 +43,20 @@ class NumberedResponse(_message.Message):
     def __init__(self, number: _Optional[int] = ..., response: _Optional[_Union[SearchResponse, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class SearchRequest(_message.Message):
-    __slots__ = ("query", "now_ms", "position_token", "allow_partial", "timeout_ms")
+    __slots__ = ("query", "now_ms", "position_token", "allow_partial", "timeout_ms", "trace")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     POSITION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ALLOW_PARTIAL_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     now_ms: int
     position_token: str
     allow_partial: bool
     timeout_ms: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., now_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., allow_partial: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    trace: _trace_pb2.TraceContext
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., now_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., allow_partial: bool = ..., timeout_ms: _Optional[int] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ...) -> None: ...
 
 class SearchResponse(_message.Message):
     __slots__ = ("objects", "events", "values", "terms", "end")

@@ -11,6 +11,7 @@ from typing import Any
 
 from sirocco_api.v1.search_service_pb2 import SearchRequest, SearchResponse, TermCountColumns
 
+from sirocco_client.base.caller_trace import caller_trace
 from sirocco_client.base.members import read_text
 from sirocco_client.base.numbers import Moment, read_time_ms
 from sirocco_client.connection.retry import Backoff
@@ -70,6 +71,7 @@ class Searching:
             now_ms=read_time_ms(now_ms, "now_ms"),
             position_token=read_text(position_token or "", "position_token"),
             allow_partial=allow_partial,
+            trace=caller_trace(),
         )
         self.restart()
 

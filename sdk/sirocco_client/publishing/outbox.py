@@ -12,7 +12,9 @@ from typing import Any
 
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
+from sirocco_api.v1.trace_pb2 import TraceContext
 
+from sirocco_client.base.caller_trace import caller_trace
 from sirocco_client.base.numbers import read_real, read_whole
 from sirocco_client.connection.flow import FlowWindow
 from sirocco_client.errors import (
@@ -112,6 +114,8 @@ class Outbox:
         self._base = 0
         self._used_s: float | None = None
         self._due_s: float | None = None
+        # The span of whoever began the open batch.
+        self._trace: TraceContext | None = None
         self.added = 0
         self.rejected = 0
         self._rejections: list[Rejected] = []
@@ -183,7 +187,7 @@ class Outbox:
         """Accepts a part from `split`; the sender should wake."""
         self.seal(now_s)
         self._begin_use(now_s)
-        request = PublishRequest(objects=columns)
+        request = PublishRequest(objects=columns, trace=caller_trace())
         self._session.add(request)
         self.added += columns.count
         self._update()
@@ -192,6 +196,8 @@ class Outbox:
         held = len(self._encoder)
         if not held:
             return False
+        if held == count:
+            self._trace = caller_trace()
         is_full = (
             held >= self.flow.batch_objects or self._encoder.bytes_total >= self.flow.batch_bytes
         )
@@ -213,7 +219,7 @@ class Outbox:
         if not len(self._encoder):
             return
         self._begin_use(now_s)
-        request = PublishRequest()
+        request = PublishRequest(trace=self._trace)
         self._encoder.take(request.objects)
         self._due_s = None
         whole = request.objects
@@ -222,7 +228,7 @@ class Outbox:
             self._session.add(request)
             return
         for part in parts:
-            self._session.add(PublishRequest(objects=part))
+            self._session.add(PublishRequest(objects=part, trace=self._trace))
 
     def _begin_use(self, now_s: float) -> None:
         """Starts a new session if the present one was idle for too long."""

@@ -25,35 +25,36 @@ _sym_db = _symbol_database.Default()
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
+from sirocco_api.v1 import trace_pb2 as sirocco_dot_v1_dot_trace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sirocco/v1/slot_search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"\xe8\x01\n\x12SearchSlotsRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x12\x14\n\x0ctakes_groups\x18\x05 \x01(\x08\x12(\n\x06others\x18\x06 \x03(\x0b\x32\x18.sirocco.v1.OtherRequestB\x06\n\x04step\"\xa2\x01\n\x0cOtherRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x42\x06\n\x04step\"\xae\x02\n\x0cSlotQuestion\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x0f\n\x07\x66rom_ms\x18\x04 \x01(\x03\x12\x0f\n\x07upto_ms\x18\x05 \x01(\x03\x12\x16\n\x0eposition_token\x18\x06 \x01(\t\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x15\n\x08radius_m\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x61nswers\x18\t \x01(\r\x12\r\n\x05parts\x18\n \x01(\r\x12\x0e\n\x06nearby\x18\x0b \x01(\x0c\x12\x15\n\rtakes_numbers\x18\x0c \x01(\x08\x12\x14\n\x0cleftovers_of\x18\r \x01(\x03\x12\x0e\n\x06listed\x18\x0e \x01(\rB\x0b\n\t_radius_m\")\n\tMoreParts\x12\r\n\x05parts\x18\x01 \x01(\r\x12\r\n\x05terms\x18\x02 \x01(\x0c\"\x0e\n\x0cStopQuestion\"\xe6\x03\n\x13SearchSlotsResponse\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06states\x18\x03 \x01(\x0c\x12\x10\n\x08row_ends\x18\x04 \x01(\x0c\x12*\n\x07objects\x18\x05 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x06 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x13\n\x0b\x64istances_m\x18\x07 \x01(\x0c\x12)\n\x05terms\x18\x08 \x01(\x0b\x32\x1a.sirocco.v1.TermSumColumns\x12)\n\x06ranked\x18\t \x01(\x0b\x32\x19.sirocco.v1.RankedColumns\x12 \n\x05\x65rror\x18\n \x01(\x0b\x32\x11.sirocco.v1.Error\x12\x0f\n\x07is_last\x18\x0b \x01(\x08\x12\x12\n\nis_waiting\x18\x0c \x01(\x08\x12\x13\n\x0bmap_version\x18\r \x01(\x04\x12(\n\tleftovers\x18\x0e \x03(\x0b\x32\x15.sirocco.v1.Leftovers\x12\x14\n\x0ctakes_groups\x18\x0f \x01(\x08\x12/\n\x06others\x18\x10 \x03(\x0b\x32\x1f.sirocco.v1.SearchSlotsResponse\"\x81\x01\n\tLeftovers\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0bmap_version\x18\x03 \x01(\x03\x12\x0e\n\x06leaves\x18\x04 \x01(\x0c\x12\x1d\n\x10\x61rchived_upto_ms\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x13\n\x11_archived_upto_ms\"\x84\x01\n\x0eTermSumColumns\x12\x0e\n\x06hashes\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x02 \x01(\x0c\x12\r\n\x05texts\x18\x03 \x01(\x0c\x12\x14\n\x0ctext_offsets\x18\x04 \x01(\x0c\x12\x11\n\tnumbering\x18\x05 \x01(\x06\x12\x11\n\x04rest\x18\x06 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_rest\"l\n\rRankedColumns\x12\x0f\n\x07objects\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x0f\n\x07holders\x18\x03 \x01(\x0c\x12\x14\n\x0ctoken_counts\x18\x04 \x01(\x0c\x12\x13\n\x0b\x66requencies\x18\x05 \x01(\x0c*g\n\tSlotState\x12\x1a\n\x16SLOT_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSLOT_STATE_MORE\x10\x01\x12\x13\n\x0fSLOT_STATE_DONE\x10\x02\x12\x14\n\x10SLOT_STATE_MOVED\x10\x03\x32g\n\x11SlotSearchService\x12R\n\x0bSearchSlots\x12\x1e.sirocco.v1.SearchSlotsRequest\x1a\x1f.sirocco.v1.SearchSlotsResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sirocco/v1/slot_search_service.proto\x12\nsirocco.v1\x1a\x18sirocco/v1/columns.proto\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\x1a\x16sirocco/v1/trace.proto\"\xe8\x01\n\x12SearchSlotsRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x12\x14\n\x0ctakes_groups\x18\x05 \x01(\x08\x12(\n\x06others\x18\x06 \x03(\x0b\x32\x18.sirocco.v1.OtherRequestB\x06\n\x04step\"\xa2\x01\n\x0cOtherRequest\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\'\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.SlotQuestionH\x00\x12%\n\x04more\x18\x03 \x01(\x0b\x32\x15.sirocco.v1.MorePartsH\x00\x12(\n\x04stop\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.StopQuestionH\x00\x42\x06\n\x04step\"\xd7\x02\n\x0cSlotQuestion\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x0f\n\x07\x66rom_ms\x18\x04 \x01(\x03\x12\x0f\n\x07upto_ms\x18\x05 \x01(\x03\x12\x16\n\x0eposition_token\x18\x06 \x01(\t\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x15\n\x08radius_m\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07\x61nswers\x18\t \x01(\r\x12\r\n\x05parts\x18\n \x01(\r\x12\x0e\n\x06nearby\x18\x0b \x01(\x0c\x12\x15\n\rtakes_numbers\x18\x0c \x01(\x08\x12\x14\n\x0cleftovers_of\x18\r \x01(\x03\x12\x0e\n\x06listed\x18\x0e \x01(\r\x12\'\n\x05trace\x18\x0f \x01(\x0b\x32\x18.sirocco.v1.TraceContextB\x0b\n\t_radius_m\")\n\tMoreParts\x12\r\n\x05parts\x18\x01 \x01(\r\x12\r\n\x05terms\x18\x02 \x01(\x0c\"\x0e\n\x0cStopQuestion\"\xe6\x03\n\x13SearchSlotsResponse\x12\x10\n\x08question\x18\x01 \x01(\x04\x12\r\n\x05slots\x18\x02 \x01(\x0c\x12\x0e\n\x06states\x18\x03 \x01(\x0c\x12\x10\n\x08row_ends\x18\x04 \x01(\x0c\x12*\n\x07objects\x18\x05 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x06 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x13\n\x0b\x64istances_m\x18\x07 \x01(\x0c\x12)\n\x05terms\x18\x08 \x01(\x0b\x32\x1a.sirocco.v1.TermSumColumns\x12)\n\x06ranked\x18\t \x01(\x0b\x32\x19.sirocco.v1.RankedColumns\x12 \n\x05\x65rror\x18\n \x01(\x0b\x32\x11.sirocco.v1.Error\x12\x0f\n\x07is_last\x18\x0b \x01(\x08\x12\x12\n\nis_waiting\x18\x0c \x01(\x08\x12\x13\n\x0bmap_version\x18\r \x01(\x04\x12(\n\tleftovers\x18\x0e \x03(\x0b\x32\x15.sirocco.v1.Leftovers\x12\x14\n\x0ctakes_groups\x18\x0f \x01(\x08\x12/\n\x06others\x18\x10 \x03(\x0b\x32\x1f.sirocco.v1.SearchSlotsResponse\"\x81\x01\n\tLeftovers\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0bmap_version\x18\x03 \x01(\x03\x12\x0e\n\x06leaves\x18\x04 \x01(\x0c\x12\x1d\n\x10\x61rchived_upto_ms\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x13\n\x11_archived_upto_ms\"\x84\x01\n\x0eTermSumColumns\x12\x0e\n\x06hashes\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63ounts\x18\x02 \x01(\x0c\x12\r\n\x05texts\x18\x03 \x01(\x0c\x12\x14\n\x0ctext_offsets\x18\x04 \x01(\x0c\x12\x11\n\tnumbering\x18\x05 \x01(\x06\x12\x11\n\x04rest\x18\x06 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_rest\"l\n\rRankedColumns\x12\x0f\n\x07objects\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\x12\x0f\n\x07holders\x18\x03 \x01(\x0c\x12\x14\n\x0ctoken_counts\x18\x04 \x01(\x0c\x12\x13\n\x0b\x66requencies\x18\x05 \x01(\x0c*g\n\tSlotState\x12\x1a\n\x16SLOT_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSLOT_STATE_MORE\x10\x01\x12\x13\n\x0fSLOT_STATE_DONE\x10\x02\x12\x14\n\x10SLOT_STATE_MOVED\x10\x03\x32g\n\x11SlotSearchService\x12R\n\x0bSearchSlots\x12\x1e.sirocco.v1.SearchSlotsRequest\x1a\x1f.sirocco.v1.SearchSlotsResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.slot_search_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SLOTSTATE']._serialized_start=1757
-  _globals['_SLOTSTATE']._serialized_end=1860
-  _globals['_SEARCHSLOTSREQUEST']._serialized_start=128
-  _globals['_SEARCHSLOTSREQUEST']._serialized_end=360
-  _globals['_OTHERREQUEST']._serialized_start=363
-  _globals['_OTHERREQUEST']._serialized_end=525
-  _globals['_SLOTQUESTION']._serialized_start=528
-  _globals['_SLOTQUESTION']._serialized_end=830
-  _globals['_MOREPARTS']._serialized_start=832
-  _globals['_MOREPARTS']._serialized_end=873
-  _globals['_STOPQUESTION']._serialized_start=875
-  _globals['_STOPQUESTION']._serialized_end=889
-  _globals['_SEARCHSLOTSRESPONSE']._serialized_start=892
-  _globals['_SEARCHSLOTSRESPONSE']._serialized_end=1378
-  _globals['_LEFTOVERS']._serialized_start=1381
-  _globals['_LEFTOVERS']._serialized_end=1510
-  _globals['_TERMSUMCOLUMNS']._serialized_start=1513
-  _globals['_TERMSUMCOLUMNS']._serialized_end=1645
-  _globals['_RANKEDCOLUMNS']._serialized_start=1647
-  _globals['_RANKEDCOLUMNS']._serialized_end=1755
-  _globals['_SLOTSEARCHSERVICE']._serialized_start=1862
-  _globals['_SLOTSEARCHSERVICE']._serialized_end=1965
+  _globals['_SLOTSTATE']._serialized_start=1822
+  _globals['_SLOTSTATE']._serialized_end=1925
+  _globals['_SEARCHSLOTSREQUEST']._serialized_start=152
+  _globals['_SEARCHSLOTSREQUEST']._serialized_end=384
+  _globals['_OTHERREQUEST']._serialized_start=387
+  _globals['_OTHERREQUEST']._serialized_end=549
+  _globals['_SLOTQUESTION']._serialized_start=552
+  _globals['_SLOTQUESTION']._serialized_end=895
+  _globals['_MOREPARTS']._serialized_start=897
+  _globals['_MOREPARTS']._serialized_end=938
+  _globals['_STOPQUESTION']._serialized_start=940
+  _globals['_STOPQUESTION']._serialized_end=954
+  _globals['_SEARCHSLOTSRESPONSE']._serialized_start=957
+  _globals['_SEARCHSLOTSRESPONSE']._serialized_end=1443
+  _globals['_LEFTOVERS']._serialized_start=1446
+  _globals['_LEFTOVERS']._serialized_end=1575
+  _globals['_TERMSUMCOLUMNS']._serialized_start=1578
+  _globals['_TERMSUMCOLUMNS']._serialized_end=1710
+  _globals['_RANKEDCOLUMNS']._serialized_start=1712
+  _globals['_RANKEDCOLUMNS']._serialized_end=1820
+  _globals['_SLOTSEARCHSERVICE']._serialized_start=1927
+  _globals['_SLOTSEARCHSERVICE']._serialized_end=2030
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
 from sirocco_api.v1 import errors_pb2 as _errors_pb2
 from sirocco_api.v1 import query_pb2 as _query_pb2
+from sirocco_api.v1 import trace_pb2 as _trace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -50,7 +51,7 @@ class OtherRequest(_message.Message):
     def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ...) -> None: ...
 
 class SlotQuestion(_message.Message):
-    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers", "leftovers_of", "listed")
+    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers", "leftovers_of", "listed", "trace")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +66,7 @@ class SlotQuestion(_message.Message):
     TAKES_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     LEFTOVERS_OF_FIELD_NUMBER: _ClassVar[int]
     LISTED_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     slots: bytes
     now_ms: int
@@ -79,7 +81,8 @@ class SlotQuestion(_message.Message):
     takes_numbers: bool
     leftovers_of: int
     listed: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ..., leftovers_of: _Optional[int] = ..., listed: _Optional[int] = ...) -> None: ...
+    trace: _trace_pb2.TraceContext
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: bool = ..., leftovers_of: _Optional[int] = ..., listed: _Optional[int] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ...) -> None: ...
 
 class MoreParts(_message.Message):
     __slots__ = ("parts", "terms")

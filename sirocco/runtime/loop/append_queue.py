@@ -14,6 +14,7 @@ from sirocco.protocol.contract.messages import Message, without_content
 from sirocco.protocol.contract.plain_queries import ChangeColumns
 from sirocco.runtime.loop.barriers import Barriers
 from sirocco.runtime.loop.hops import DeadLetter, HopWriter
+from sirocco.runtime.loop.traced_records import TracedRecords
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import LogFull, RecordTooLarge
@@ -35,12 +36,18 @@ class AppendQueue:
         rejected_total: dead letters so far.
     """
 
-    def __init__(self, member: str, log: Log, beat: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        member: str,
+        log: Log,
+        beat: Callable[[], None],
+        traced: TracedRecords | None = None,
+    ) -> None:
         self.rejected_total = 0
         self._beat = beat
         self._barriers = Barriers()
         self._producer = log.producer(member)
-        self._writer = HopWriter(self._producer, self._appended)
+        self._writer = HopWriter(self._producer, self._appended, traced)
         self._error: Exception | None = None
 
     @property

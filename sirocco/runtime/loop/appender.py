@@ -9,7 +9,7 @@ from sirocco.model import errors
 from sirocco.protocol.contract.messages import Message
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.transport.errors import AppendFailed, FencedError, LogFull, RecordTooLarge
-from sirocco.transport.log import Log
+from sirocco.transport.log import Headers, Log
 
 # How long a client should wait when the log's queue is full: it drains at tens of MB a second.
 RETRY_AFTER_MS = 200
@@ -41,8 +41,12 @@ class Appender:
         self._thread = threading.Thread(target=self._poll, name=f"{name}-acks", daemon=True)
         self._thread.start()
 
-    def append(self, topic: str, partition: int, message: Message) -> asyncio.Future[int]:
+    def append(
+        self, topic: str, partition: int, message: Message, headers: Headers = ()
+    ) -> asyncio.Future[int]:
         """Appends a record; to be called in the loop. The future has its offset.
+
+        `headers`: as of `HopWriter.append`.
 
         Raises:
             errors.ResourceExhausted: the queue to the log is full.
@@ -52,7 +56,7 @@ class Appender:
         number = self._next
         self._next += 1
         try:
-            self._writer.append(topic, partition, message, number)
+            self._writer.append(topic, partition, message, number, headers)
         except LogFull as error:
             raise errors.ResourceExhausted(
                 "the log takes no more at the moment", retry_after_ms=RETRY_AFTER_MS

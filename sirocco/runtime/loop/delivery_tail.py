@@ -15,7 +15,7 @@ from sirocco.runtime.loop.hops import HopReader
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, TransportUnavailable
-from sirocco.transport.log import Consumer, Log, Record
+from sirocco.transport.log import Consumer, Headers, Log, Record
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +39,13 @@ WAKE_S = 0.000_3
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One record of `deliveries`, and the offset after it."""
+    """One record of `deliveries`, and the offset after it; `headers`: with places in traces."""
 
     offset: int
     next_offset: int
     delivered: Delivered
     bytes_total: int
+    headers: Headers = ()
 
 
 class Tail:
@@ -290,11 +291,13 @@ class Tails:
 
 def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[Piece]]:
     """Returns the pieces among records, by Kafka partition."""
-    sizes = {(record.partition, record.offset): len(record.value) for record in records}
+    found = {(record.partition, record.offset): record for record in records}
     pieces: dict[int, list[Piece]] = {}
     for entry in reader.entries(records):
         if isinstance(entry.message, Delivered):
-            size = sizes[entry.partition, entry.offset]
-            piece = Piece(entry.offset, entry.offset + 1, entry.message, size)
+            record = found[entry.partition, entry.offset]
+            headers = record.headers if len(record.headers) > 1 else ()
+            size = len(record.value)
+            piece = Piece(entry.offset, entry.offset + 1, entry.message, size, headers)
             pieces.setdefault(entry.partition, []).append(piece)
     return pieces

@@ -37,8 +37,10 @@ from sirocco.protocol.contract.control_view import read_map
 from sirocco.protocol.contract.effects import Entry, SetAside
 from sirocco.protocol.contract.messages import DEAD_LETTERS, REGISTRY, Change, Message
 from sirocco.protocol.contract.plain_queries import ChangeColumns, ChangeRecords
+from sirocco.runtime.loop.traced_records import TracedRecords
 from sirocco.transport.calls import METHOD_HEADER, LogChannel, LogContext, LogServer, StreamMethod
-from sirocco.transport.log import Producer, Record
+from sirocco.transport.errors import RecordTooLarge
+from sirocco.transport.log import Headers, Producer, Record
 
 # Bytes of a rejected record that are kept for an operator to inspect.
 DEAD_LETTER_BYTES_MAX = 64 << 10
@@ -76,17 +78,26 @@ class HopWriter:
         producer: where to.
         acknowledged: called for each append with its number: (number, None, offset) when the log
             has it, (number, error, -1) when it never will.
+        traced: which records carry places in traces; None: none does.
     """
 
     def __init__(
-        self, producer: Producer, acknowledged: Callable[[int, Exception | None, int], None]
+        self,
+        producer: Producer,
+        acknowledged: Callable[[int, Exception | None, int], None],
+        traced: TracedRecords | None = None,
     ) -> None:
         self._producer = producer
         self._acknowledged = acknowledged
+        self._traced = traced
         self._methods: dict[tuple[str, int, type], StreamMethod[Empty]] = {}
 
-    def append(self, topic: str, partition: int, message: Message, number: int) -> int:
+    def append(
+        self, topic: str, partition: int, message: Message, number: int, headers: Headers = ()
+    ) -> int:
         """Appends one message; returns its size in bytes.
+
+        `headers`: may be left out, where the record would be too large with them.
 
         Raises:
             TransportError: nothing was taken.
@@ -100,7 +111,14 @@ class HopWriter:
             self._methods[key] = method
         _, request = encode(message)
         on_ack = functools.partial(self._acknowledged, number)
-        return method.send(request, key=key_of(message), on_ack=on_ack)
+        if self._traced is not None:
+            headers = self._traced.headers(message)
+        try:
+            return method.send(request, key=key_of(message), headers=headers, on_ack=on_ack)
+        except RecordTooLarge:
+            if not headers:
+                raise
+            return method.send(request, key=key_of(message), on_ack=on_ack)
 
     def append_changes(self, partition: int, changes: ChangeColumns) -> ColumnAppends:
         """Returns the appends of changes, a record each; they are made by `ColumnAppends.more`."""

@@ -8,6 +8,7 @@ from sirocco.protocol.contract.effects import Committed, Fenced, Transact
 from sirocco.protocol.contract.messages import DELIVERIES, Message
 from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS
 from sirocco.runtime.loop.hops import DeadLetter, HopWriter
+from sirocco.runtime.loop.traced_records import TracedRecords
 from sirocco.runtime.process.retries import RETRIES_MAX, retried
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import (
@@ -29,12 +30,16 @@ class Transactions:
         member: this process.
         log: what is written to.
         prefix: of the producers' transactional ids, the same for all members of a cluster.
+        traced: which records carry places in traces; None: none does.
     """
 
-    def __init__(self, member: str, log: Log, prefix: str) -> None:
+    def __init__(
+        self, member: str, log: Log, prefix: str, traced: TracedRecords | None = None
+    ) -> None:
         self._member = member
         self._log = log
         self._prefix = prefix
+        self._traced = traced
         self._producers: dict[int, Producer] = {}
 
     def fence(self, partition: int) -> None:
@@ -62,7 +67,7 @@ class Transactions:
             Unavailable: the transaction was aborted repeatedly, or its outcome is unknown.
         """
         try:
-            return _committed(effect, producer)
+            return _committed(effect, producer, self._traced)
         except (FencedError, Closed):
             # By another process, or by this one when the Kafka partition was granted to it anew.
             logger.info("fenced", extra=event("fenced", member=self._member))
@@ -78,7 +83,7 @@ class Transactions:
 _DELIVERED, _ASIDE = 0, 1
 
 
-def _committed(effect: Transact, producer: Producer) -> Committed:
+def _committed(effect: Transact, producer: Producer, traced: TracedRecords | None) -> Committed:
     end = 0
 
     def appended(number: int, error: Exception | None, offset: int) -> None:
@@ -86,7 +91,7 @@ def _committed(effect: Transact, producer: Producer) -> Committed:
         if error is None and number == _DELIVERED:
             end = offset + 1
 
-    writer = HopWriter(producer, appended)
+    writer = HopWriter(producer, appended, traced)
     for _ in range(RETRIES_MAX):
         producer.begin()
         try:

@@ -77,6 +77,7 @@ from sirocco.runtime.loop.hops import DeadLetter, HopReader
 from sirocco.runtime.loop.limits import LOOP, LoopLimits
 from sirocco.runtime.loop.log_truncation import LogTruncation
 from sirocco.runtime.loop.loop_inbox import LoopInbox
+from sirocco.runtime.loop.traced_records import TracedRecords
 from sirocco.runtime.loop.transactions import Transactions
 from sirocco.runtime.loop.turn_size import TurnSize
 from sirocco.runtime.process.clock import Steady, monotonic_ms
@@ -139,8 +140,10 @@ class Worker:
         transaction_prefix: str = "sirocco",
         hashing: TermHashing = WIRE_TERMS,
         limits: LoopLimits = LOOP,
+        traced: TracedRecords | None = None,
     ) -> None:
         self._limits = limits
+        self._traced = traced
         self.member = member
         self.machine = machine
         self.failure: BaseException | None = None
@@ -166,9 +169,9 @@ class Worker:
         )
         self._jobs = BackgroundJobs(member, self._inbox)
         self._truncation = LogTruncation(log, limits.truncate_interval_ms)
-        self._transactions = Transactions(member, log, transaction_prefix)
+        self._transactions = Transactions(member, log, transaction_prefix, traced)
         self._consumer = log.consumer(member)
-        self._appends = AppendQueue(member, log, self._beat)
+        self._appends = AppendQueue(member, log, self._beat, traced)
         self._reader = HopReader(self._appends.reject, in_columns=True)
         self._void_grants = 0
         self._term = 0
@@ -292,6 +295,8 @@ class Worker:
         self._beat()
         records = self._poll()
         begin_s = time.thread_time()
+        if self._traced is not None:
+            self._traced.read(records)
         entries: list[Entry] = []
         for entry in self._reader.entries(records):
             if entry.topic != CONTROL:
@@ -415,6 +420,8 @@ class Worker:
         self._consumer.close()
         self._appends.close()
         self._transactions.close()
+        if self._traced is not None:
+            self._traced.close()
         self._inbox.close()
 
     # --- effects
