@@ -27,16 +27,16 @@ ENGINE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Level of scripts/setup.sh → extras of the engine. `kernels` comes first in each of them: kernels
 # are compiled while the rest is on its way.
 LEVELS = {
-    "run": ("geo", "demo", "gateway", "connect"),
-    "dev": ("geo", "demo", "gateway", "connect", "dev"),
-    "test": ("geo", "demo", "gateway", "connect", "dev", "spark"),
+    "run": ("geo", "demo", "gateway", "connect", "otel"),
+    "dev": ("geo", "demo", "gateway", "connect", "otel", "dev"),
+    "test": ("geo", "demo", "gateway", "connect", "otel", "dev", "spark"),
 }
 # What generates the client's code is of the oldest grpcio that it promises.
 GENERATOR = "grpcio-tools"
 KERNELS = ["numba", "numpy", "setuptools"]
 # Of the images, beside the engine: redis-py asks for the first on a Python before 3.11.3, such as
 # Debian's; pip installs the others and stays out.
-SERVICES = ("gateway", "connect")
+SERVICES = ("gateway", "connect", "otel")
 BESIDE_SERVICES = ["async-timeout==5.0.1", "pip"]
 OWN = "sirocco-client"
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.grpc.security import secured
@@ -17,11 +18,15 @@ from sirocco.runtime.process.retries import retried
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.audit import AUDIT
+from sirocco.telemetry.call_sampler import TraceSettings
 from sirocco.telemetry.logging import configure, event
 from sirocco.transport.archive import Archive, folder_of, open_archive
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.redis_map_store import RedisMapStore
+
+if TYPE_CHECKING:
+    from sirocco.telemetry.spans import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,19 @@ def _archive(settings: ProcessSettings) -> Archive:
         raise InvalidArgument(str(error), field="SIROCCO_ARCHIVE") from error
 
 
+def _tracing(settings: TraceSettings) -> Tracing | None:
+    """Returns what traces calls; its packages are an extra."""
+    if not settings.endpoint:
+        return None
+    try:
+        from sirocco.telemetry.spans import Tracing  # noqa: PLC0415 -- an extra
+    except ImportError as error:
+        raise InvalidArgument(
+            f"{error.name} is missing: pip install 'sirocco[otel]'", field="SIROCCO_TRACES"
+        ) from error
+    return Tracing(settings)
+
+
 def _serve(
     make: Callable[[Parts, ProcessSettings], Service],
     settings: ProcessSettings,
@@ -67,6 +85,7 @@ def _serve(
 ) -> int:
     cluster = settings.cluster
     security = secured(settings.security)
+    tracing = _tracing(settings.traces)
     log = KafkaLog(settings.kafka)
     store = RedisMapStore(settings.redis, prefix=cluster.cluster, tls_ca=settings.redis_ca)
     archive = _archive(settings)
@@ -83,6 +102,7 @@ def _serve(
         http_port=settings.http_port,
         security=security,
         name=settings.name,
+        tracing=tracing,
     )
     service = make(parts, settings)
     service.start()
@@ -94,4 +114,6 @@ def _serve(
     is_clean = service.stop()
     log.close()
     store.close()
+    if tracing is not None:
+        tracing.close()
     return 0 if is_clean else EXIT_FAILURE

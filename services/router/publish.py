@@ -219,7 +219,9 @@ class PublishFront(PublishServiceServicer):
     ) -> AsyncIterator[PublishNumberedResponse]:
         """See `publish_service.proto`."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
-            async for response in self._acknowledgements(requests, context, PublishNumberedResponse):
+            async for response in self._acknowledgements(
+                requests, context, PublishNumberedResponse
+            ):
                 yield response
 
     async def _acknowledgements(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -113,6 +114,7 @@ class Service:
         self._process_metrics = ProcessMetrics(self.registry, self.name, member)
         self.server, self._peer_server = self._servers(parts)
         self._rejected_seen = 0
+        self._lost_spans_seen: Counter[str] = Counter()
         self._started_ms = now_ms()
         self._health: HealthServer | None = None
         self._health_front: HealthFront | None = None
@@ -307,6 +309,7 @@ class Service:
         rejected = self.worker.rejected_total
         self._process_metrics.rejected_records.inc(rejected - self._rejected_seen)
         self._rejected_seen = rejected
+        self._count_lost_spans()
         self._process_metrics.unacknowledged_appends.set(self.worker.unacknowledged)
         # Ownership changes: a topic that is no longer read must not be shown for ever.
         self._process_metrics.unusable_states.set(self.worker.unusable)
@@ -315,3 +318,12 @@ class Service:
         for topic, records in self.worker.lag.items():
             self._process_metrics.lag.labels(topic=topic).set(records)
         self.refresh()
+
+    def _count_lost_spans(self) -> None:
+        if self.parts.tracing is None or self.traced is None:
+            return
+        queue = self.parts.tracing.queue
+        lost = Counter(queue=queue.dropped, collector=queue.failed, calls=self.traced.left_out)
+        for reason, count in (lost - self._lost_spans_seen).items():
+            self._process_metrics.lost_spans.labels(reason=reason).inc(count)
+        self._lost_spans_seen = lost

@@ -28,6 +28,7 @@ from sirocco.runtime.grpc.edge import EDGE, EdgeLimits
 from sirocco.runtime.grpc.security import ALGORITHMS, JwtSettings, SecuritySettings
 from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.telemetry.audit import LEVELS
+from sirocco.telemetry.call_sampler import TRACES, TraceSettings
 from sirocco.transport.kafka_settings import COMPRESSION, COMPRESSIONS, KafkaSettings
 from sirocco.transport.log import TopicSpec
 
@@ -179,6 +180,7 @@ class ProcessSettings:
         sample: path of objects from which the first map is built; coordinator only.
         log_level: least level of the log lines on stderr.
         audit: which lines of the audit log are written, one of `audit.LEVELS`.
+        traces: which calls are traced, and where to.
         security: TLS and tokens.
         name: the operator's name of the process; a part of its id in the cluster.
     """
@@ -196,6 +198,7 @@ class ProcessSettings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     name: str = ""
     audit: str = "off"
+    traces: TraceSettings = TRACES
 
     def check_files(self) -> None:
         """Checks that the files of keys and certificates can be read.
@@ -319,7 +322,26 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         security=_security(read),
         name=_name(read),
         audit=read.choice("SIROCCO_AUDIT", "off", LEVELS),
+        traces=_traces(read),
     )
+
+
+def _traces(read: Reader) -> TraceSettings:
+    endpoint = read.text("SIROCCO_TRACES", TRACES.endpoint)
+    used = read.when(bool(endpoint), "no SIROCCO_TRACES")
+    found = TraceSettings(
+        endpoint,
+        used.number("SIROCCO_TRACE_RATIO", TRACES.ratio, 0.0, 1.0),
+        used.integer("SIROCCO_TRACE_CALLS", TRACES.calls_per_s, 1_000),
+    )
+    try:
+        parts = urlsplit(endpoint)
+        is_whole = parts.scheme in {"http", "https"} and parts.hostname and parts.port
+    except ValueError:
+        is_whole = False
+    if endpoint and not is_whole:
+        raise InvalidArgument("is not http://HOST:PORT or https://…", field="SIROCCO_TRACES")
+    return found
 
 
 def _name(read: Reader) -> str:

@@ -25,6 +25,9 @@ class TraceSettings:
     calls_per_s: int = 10
 
 
+TRACES = TraceSettings()
+
+
 class CallSampler:
     """Decides for each call of clients; for one thread.
 

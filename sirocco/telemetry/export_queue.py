@@ -38,7 +38,9 @@ class ExportQueue(Generic[_Ended]):
         failed: spans that the collector did not take.
     """
 
-    def __init__(self, export: Callable[[list[_Ended]], bool], waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self, export: Callable[[list[_Ended]], bool], waiting_max: int = WAITING_MAX
+    ) -> None:
         self.dropped = 0
         self.failed = 0
         self._export = export

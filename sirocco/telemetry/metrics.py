@@ -530,6 +530,8 @@ class ConnectorMetrics:
 
 REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message", "unread")
 
+LOST_SPANS = ("queue", "collector", "calls")
+
 
 class ProcessMetrics:
     """Metrics that every service has, beside those of any process: CPU, memory, open files.
@@ -579,6 +581,14 @@ class ProcessMetrics:
         )
         for reason in REFUSED_AT_THE_EDGE:
             self.edge_refusals.labels(reason=reason)
+        self.lost_spans = Counter(
+            "sirocco_process_lost_spans",
+            "Spans that no collector has",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in LOST_SPANS:
+            self.lost_spans.labels(reason=reason)
         self.rejected_records = Counter(
             "sirocco_process_rejected_records",
             "Records sent to dead-letters",

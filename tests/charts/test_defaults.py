@@ -88,6 +88,12 @@ def test_the_chart_has_the_defaults_of_the_services() -> None:
     assert values["kafka"]["security"].upper() == process.kafka.security_protocol
     assert values["logLevel"] == process.log_level
     assert values["audit"] == process.audit
+    traces = process.traces
+    assert values["tracing"] == {
+        "endpoint": traces.endpoint,
+        "ratio": traces.ratio,
+        "callsPerSecond": traces.calls_per_s,
+    }
 
 
 def test_a_process_without_settings_has_the_defaults() -> None:

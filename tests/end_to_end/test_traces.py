@@ -9,7 +9,6 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sirocco_client import Client, query_from_json
-from tests.support.waiting import eventually
 
 from sirocco.protocol.contract.messages import DELIVERIES, INTAKE, PARTIALS, SLOTS
 from sirocco.runtime.settings import ClusterSettings
@@ -17,6 +16,7 @@ from sirocco.services.embedded import EmbeddedCluster
 from sirocco.telemetry.call_sampler import TraceSettings
 from sirocco.telemetry.spans import Tracing
 from sirocco.transport.log import Record
+from tests.support.waiting import eventually
 
 SETTINGS = ClusterSettings(slots=4, leaves=4, intake_partitions=2, partials_partitions=2)
 # Only what a client asks for, unless a test says otherwise.

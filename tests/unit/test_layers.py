@@ -145,6 +145,7 @@ ADAPTERS = {
     ),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), ("services/gateway/*.py",)),
     "pyspark": ("spark-jobs/*.py",),
+    "opentelemetry": ("sirocco/telemetry/spans.py",),
     "rich": ("sirocco/cli/*.py",),
     # Imported by name, at the first use.
     "shapely": (),

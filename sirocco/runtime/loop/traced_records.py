@@ -107,7 +107,8 @@ class CallObjects:
         is_own = events.sessions == self._sessions
         is_own &= events.numbers >= self._firsts
         is_own &= events.numbers <= self._lasts
-        return is_own.sum(axis=1)
+        counts: NDArray[np.int64] = is_own.sum(axis=1)
+        return counts
 
 
 class _Followed:
