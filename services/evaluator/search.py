@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import grpc
 import numpy as np
@@ -32,6 +32,7 @@ from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.search_visibility import TokenCheck
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import MOVED, Part
+from sirocco.runtime.grpc.call_contexts import read_message
 from sirocco.services.evaluator.answers.slot_interface import SlotSearch
 from sirocco.services.evaluator.leftovers import LeftoverBook, Run
 from sirocco.services.evaluator.outgoing_responses import OutgoingResponses
@@ -40,6 +41,9 @@ from sirocco.services.evaluator.slot_search import answer, nothing_known
 from sirocco.services.evaluator.waiting_questions import WaitingQuestions
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
+
+if TYPE_CHECKING:
+    from sirocco.telemetry.spans import Span, Spans
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +88,7 @@ class _OpenQuestion:
         parts: makes the messages of its answer, once it need not wait.
         terms_wanted: u8[m], the terms whose counts are wanted after a list; empty for all.
         task: sends the answer, if it has more than one part or has to wait.
+        span: of a trace.
     """
 
     number: int
@@ -99,6 +104,7 @@ class _OpenQuestion:
     parts: _Parts | None = None
     terms_wanted: bytes = b""
     task: asyncio.Task[None] | None = None
+    span: Span | None = None
 
     @property
     def kind(self) -> str:
@@ -122,6 +128,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
         leftovers: makes the book of the slots' leftovers, given what runs its work; None: nothing
             is said of them.
         limits: of searches.
+        spans: makes those of questions that are traced; None: none is.
     """
 
     def __init__(
@@ -133,7 +140,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
         hashing: TermHashing = WIRE_TERMS,
         leftovers: Callable[[Run], LeftoverBook] | None = None,
         limits: SearchLimits = LIMITS,
+        spans: Spans | None = None,
     ) -> None:
+        self._spans = spans
         self.limits = limits
         self.metrics = metrics
         self.hashing = hashing
@@ -205,6 +214,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
         """Gives back the place of a question."""
         self._under_way -= opened.has_place
         opened.has_place = False
+        if opened.span is not None:
+            opened.span.end()
+            opened.span = None
 
     async def answered(
         self, opened: _OpenQuestion, first: pb.SearchSlotsResponse | None
@@ -257,6 +269,9 @@ class SlotSearchFront(SlotSearchServiceServicer):
             )
         self._under_way += 1
         opened.has_place = True
+        if self._spans is not None and opened.message.HasField("trace"):
+            parent = read_message(opened.message.trace)
+            opened.span = self._spans.begin("answer", parent, "SERVER")
 
     def _parts(self, opened: _OpenQuestion, slots: Callable[[int], SearchedSlot | None]) -> _Parts:
         return _Parts(opened, opened.message, slots, self.hashing, self.leftovers, self.limits)

@@ -84,6 +84,7 @@ class EvaluatorService(Service):
             hashing,
             partial(LeftoverBook, self._routing, self._epoch),
             parts.limits.search,
+            self.spans,
         )
 
         self._loads = LoadBack(self.worker, self.machine)

@@ -42,6 +42,9 @@ class _NameConvertor(Convertor[str]):
 
 register_url_convertor("name", _NameConvertor())
 
+# OpenTelemetry in a browser sends them.
+TRACE_HEADERS = ("traceparent", "tracestate")
+
 _STREAM = "/v1/subscribers/{name:name}/notifications"
 
 
@@ -70,7 +73,7 @@ def make_app(front: Front) -> FastAPI:
             CORSMiddleware,
             allow_origins=front.settings.origins,
             allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["authorization", "content-type", "last-event-id"],
+            allow_headers=["authorization", "content-type", "last-event-id", *TRACE_HEADERS],
             expose_headers=["retry-after"],
         )
     app.add_middleware(_Readable)

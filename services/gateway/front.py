@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
+from sirocco_api.v1.trace_pb2 import TraceContext
 from sirocco_client import PermissionDenied, Unauthenticated
+from sirocco_client.base.caller_trace import FORWARDED
 from sirocco_client.errors import SiroccoError as ClientError
 from starlette.requests import HTTPConnection, Request
 
@@ -21,6 +23,7 @@ from sirocco.services.gateway.callers import Caller, Clients, Connected, caller_
 from sirocco.services.gateway.connections import Connections
 from sirocco.services.gateway.settings import GatewaySettings
 from sirocco.telemetry.metrics import GatewayMetrics
+from sirocco.telemetry.trace_context import read_context
 
 T = TypeVar("T")
 
@@ -90,7 +93,7 @@ class Front:
     async def call(self, request: Request) -> AsyncIterator[tuple[Caller, Connected]]:
         """Yields who makes a request, and their client; the request takes a place meanwhile."""
         caller = caller_of(request)
-        with self.place(self.calls, "calls", caller):
+        with self.place(self.calls, "calls", caller), _forwarded_trace(request):
             async with self.clients.use(caller) as connected:
                 yield caller, connected
 
@@ -161,3 +164,18 @@ class Front:
         await self.clients.close()
         self._pool.close()
         self._explainers.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _forwarded_trace(request: Request) -> Iterator[None]:
+    """Makes what is published and searched for a request a part of its caller's trace."""
+    headers = request.headers
+    place = read_context(headers.get("traceparent", ""), headers.get("tracestate", ""))
+    if place is None:
+        yield
+        return
+    token = FORWARDED.set(TraceContext(traceparent=place.traceparent, tracestate=place.state))
+    try:
+        yield
+    finally:
+        FORWARDED.reset(token)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import grpc
 from sirocco_api.v1 import search_service_pb2 as pb
@@ -51,8 +52,12 @@ from sirocco.services.merger.mark_requests import MarkRequests
 from sirocco.services.merger.members import Members
 from sirocco.services.merger.search_run import Asking, OneSearch, SearchRun, Took
 from sirocco.services.merger.search_stream import Begun, SearchStream
+from sirocco.services.merger.search_traces import SearchTraces
 from sirocco.services.merger.shares import Places
 from sirocco.telemetry.metrics import MergerMetrics
+
+if TYPE_CHECKING:
+    from sirocco.telemetry.spans import Span
 
 # Pause for a refused client: some dozens of searches have ended by that time.
 RETRY_AFTER_MS = 50
@@ -82,6 +87,7 @@ class SearchFront(SearchServiceServicer):
         metrics: receives the counts.
         dialer: opens channels to evaluators and routers.
         limits: of searches.
+        traces: which searches are traced; None: none.
     """
 
     def __init__(
@@ -92,7 +98,9 @@ class SearchFront(SearchServiceServicer):
         metrics: MergerMetrics,
         dialer: Dialer = PLAIN,
         limits: SearchLimits = LIMITS,
+        traces: SearchTraces | None = None,
     ) -> None:
+        self._traces = traces
         self._settings = settings
         self._view = view
         self._members = members
@@ -133,14 +141,16 @@ class SearchFront(SearchServiceServicer):
         unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
         left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
         end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
+        kind = kind_of(search.query)
+        span = None if self._traces is None else self._traces.begin(request, kind, context)
         # One generator for all: each one around another takes as long as a check of the query.
         with (
             self.place(caller(), context.peer()),
             ReadingWatch(context, unread_ms, ended, end_s) as watch,
-            self._counted(kind_of(search.query)) as counted,
+            self._counted(kind, span) as counted,
         ):
             await self._compiled()
-            pulled = _Pulled(partial(self.run, search))
+            pulled = _Pulled(partial(self.run, search, span))
             try:
                 async for response in pulled.responses():
                     counted.is_partial = bool(response.end.missing_slots)
@@ -175,12 +185,13 @@ class SearchFront(SearchServiceServicer):
             finally:
                 self._open_streams.discard(stream)
 
-    def run(self, search: OneSearch, took: Took) -> SearchRun:
+    def run(self, search: OneSearch, span: Span | None, took: Took) -> SearchRun:
         """Returns the run of a search; the map is compiled."""
         routing = self._routing
         assert routing is not None
         former = self._leftovers.former(routing, search.from_ms)
-        return SearchRun(search, plan_search(routing, search.query, former), self._asking, took)
+        plan = plan_search(routing, search.query, former)
+        return SearchRun(search, plan, self._asking, took, None if span is None else span.context)
 
     async def drain(self) -> None:
         """Accepts no more searches, waits a while for running ones, then ends all streams."""
@@ -275,16 +286,20 @@ class SearchFront(SearchServiceServicer):
 
     def begun_now(self, request: pb.SearchRequest, left_s: float | None, took: Took) -> Begun:
         """Begins a search of a stream that `is_ready_for` holds of."""
-        search = self._read(request, left_s)
-        return Begun(self.run(search, took), self.count(kind_of(search.query)))
+        return self._begun(self._read(request, left_s), took)
 
     async def begun(self, request: pb.SearchRequest, left_s: float | None, took: Took) -> Begun:
         """Begins any search of a stream."""
         search = await self._read_search(request, left_s)
         await self._compiled()
-        return Begun(self.run(search, took), self.count(kind_of(search.query)))
+        return self._begun(search, took)
 
-    def count(self, kind: str) -> Callable[[str, bool], None]:
+    def _begun(self, search: OneSearch, took: Took) -> Begun:
+        kind = kind_of(search.query)
+        span = None if self._traces is None else self._traces.begin(search.message, kind)
+        return Begun(self.run(search, span, took), self.count(kind, span))
+
+    def count(self, kind: str, span: Span | None) -> Callable[[str, bool], None]:
         """Counts a search; returns what counts its end: its outcome, and whether slots miss."""
         begin_s = time.monotonic()
         self._under_way += 1
@@ -298,12 +313,15 @@ class SearchFront(SearchServiceServicer):
             # By place: names are sorted at each call.
             self._metrics.searches.labels(kind, outcome).inc()
             self._metrics.search_seconds.labels(kind).observe(time.monotonic() - begin_s)
+            if span is not None:
+                span.note("sirocco.outcome", outcome)
+                span.end()
 
         return ended
 
     @contextmanager
-    def _counted(self, kind: str) -> Iterator[_Counted]:
-        ended, outcome, counted = self.count(kind), "stopped", _Counted()
+    def _counted(self, kind: str, span: Span | None) -> Iterator[_Counted]:
+        ended, outcome, counted = self.count(kind, span), "stopped", _Counted()
         try:
             yield counted
             outcome = "ok"

@@ -33,9 +33,11 @@ from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.limits import SearchLimits
 from sirocco.protocol.search.messages import Part, Question
 from sirocco.protocol.search.plan import SearchPlan
+from sirocco.runtime.grpc.call_contexts import put_message
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.services.merger.evaluators import Evaluators, QuestionKey
 from sirocco.services.merger.mark_requests import MarkRequests
+from sirocco.telemetry.trace_context import TraceContext
 
 # Parts of one question in flight: one at the evaluator, one in the stream, two here.
 PARTS = 4
@@ -114,6 +116,7 @@ class SearchRun:
         plan: which slots are asked.
         asking: what it shares with other searches.
         took: called with each part that arrives, or the error that ended a question.
+        trace: its span, if it is traced.
     """
 
     def __init__(
@@ -122,11 +125,13 @@ class SearchRun:
         plan: SearchPlan,
         asking: Asking,
         took: Took,
+        trace: TraceContext | None = None,
     ) -> None:
         limits = asking.limits
         self._search = search
         self._asking = asking
         self._took = took
+        self._trace = trace
         self._gather = Gather(
             plan,
             collector_of(search.query, search.now_ms, limits.kept_bytes_max),
@@ -225,6 +230,8 @@ class SearchRun:
         if wanted:
             question = replace(question, leftovers_of=wanted)
         put_question(message, question, self._search.message.query)
+        if self._trace is not None:
+            put_message(message.trace, self._trace)
 
         def sink(part: Part | SiroccoError) -> None:
             if isinstance(part, Part) and part.leftovers:

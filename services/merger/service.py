@@ -16,6 +16,7 @@ from sirocco.services.merger.delivery_traces import DeliveryTraces
 from sirocco.services.merger.members import Members
 from sirocco.services.merger.receive import ReceiveFront
 from sirocco.services.merger.search import SearchFront
+from sirocco.services.merger.search_traces import SearchTraces
 from sirocco.telemetry.metrics import MergerMetrics
 
 
@@ -51,6 +52,7 @@ class MergerService(Service):
             self._metrics,
             parts.security.dialer,
             parts.limits.search,
+            None if self.spans is None else SearchTraces(self.spans),
         )
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
