@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_collector_that_hangs_blocks_nobody() -> None:
 
 
 def test_failures_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    answers = iter([False, OSError("away"), False, True, False])
+    answers: Iterator[bool | OSError] = iter([False, OSError("away"), False, True, False])
 
     def export(_: list[int]) -> bool:
         answer = next(answers)
