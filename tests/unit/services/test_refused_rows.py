@@ -22,6 +22,7 @@ from sirocco.services.router import publish
 from sirocco.services.router.admission import Admission
 from sirocco.services.router.publish import OBJECTS_MAX, Pending, PublishFront
 from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.transport.log import Headers
 from tests.support.plain_client import publish_request
 from tests.support.values import columns_of
 
@@ -47,7 +48,9 @@ class Log:
     def __init__(self) -> None:
         self.taken: list[IntakeObjects] = []
 
-    def append(self, topic: str, partition: int, taken: IntakeObjects) -> asyncio.Future[int]:
+    def append(
+        self, topic: str, partition: int, taken: IntakeObjects, headers: Headers
+    ) -> asyncio.Future[int]:
         self.taken.append(taken)
         appended = asyncio.get_running_loop().create_future()
         appended.set_result(len(self.taken))
