@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import subprocess
 import sys
@@ -115,6 +116,7 @@ def test_pandas_stays_out() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@functools.cache
 def _table() -> pa.Table:
     return pq.read_table(pa.BufferReader(write_slice(seal(made()))))
 
