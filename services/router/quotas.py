@@ -20,8 +20,9 @@ from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.access import SEPARATOR, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.footprint import compiled_bytes
-from sirocco.model.query import Query, fingerprint_of
+from sirocco.model.query import fingerprint_of
 from sirocco.model.quota import Bucket
+from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
 from sirocco.protocol.router.queries.registry_partition import Registry
@@ -284,7 +285,7 @@ class TenantQueries:
         end = registry.offset
         for offset, change in self._stored.changes(partition, known.offset, end):
             if change.query is not None:
-                known.take(change.handle, change.query, offset)
+                known.take(change, offset)
             known.offset = offset + 1
         known.offset = max(known.offset, end)
         known.tidy(registry, self._tidy_ms)
@@ -320,12 +321,15 @@ class _Tenants:
     _tidied_ms: int = field(default_factory=monotonic_ms)
     _tidied_offset: int = 0
 
-    def take(self, handle: int, query: Query, offset: int) -> None:
-        """Adds the next change, of that query."""
+    def take(self, change: Change, offset: int) -> None:
+        """Adds the next change, of a query."""
+        query = change.query
+        assert query is not None
         tenant, separator, _ = query.id.partition(SEPARATOR)
         if separator:
             found = self.handles.setdefault(tenant + separator, {})
-            found[handle] = offset, compiled_bytes(query), fingerprint_of(query.id)
+            size = compiled_bytes(query, change.subscriber)
+            found[change.handle] = offset, size, fingerprint_of(query.id)
 
     def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
         """Returns a tenant's handles u8[n], fingerprints u8[n], bytes i8[n]; some may be gone."""

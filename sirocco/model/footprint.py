@@ -5,27 +5,57 @@ What clients choose counts as if it were used: a list of k entries is counted wh
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import orjson
 
+from sirocco.model.attributes import Filter
+from sirocco.model.expression import Expression
 from sirocco.model.folding.folded_terms import unmarked
-from sirocco.model.geometry import Polygon, Region
+from sirocco.model.geometry import Polygon, Rectangle
 from sirocco.model.patterns import words_of
-from sirocco.model.query import KnnQuery, Query, RankedQuery, TermsQuery
+from sirocco.model.query import (
+    ENDED,
+    KnnQuery,
+    Query,
+    RangeQuery,
+    RankedQuery,
+    TermsQuery,
+    canonical,
+)
 
-# Columns of a one-entry query; an index entry with its block; a term; an edge.
+# Columns of a one-entry query; an index entry with its block; a use of a term.
 QUERY_BYTES = 160
 ENTRY_BYTES = 64
 TERM_BYTES = 8
+# A distinct word that nobody else may use, beside its bytes: its id, in tables that may be half
+# empty.
+WORD_BYTES = 76
 # A word of a phrase, or a byte of a beginning: a node of the tree in which texts look for them.
-NODE_BYTES = 200
+NODE_BYTES = 300
+BYTE_NODE_BYTES = 120
+# Texts of phrases, beginnings and folded words are kept as the word and as the pattern.
+PATTERN_FACTOR = 3
 BOX_BYTES = 32
-VERTEX_BYTES = 16
-# Conditions on attributes are held as Python values.
+# A region that is no rectangle; the edge of a polygon, with its copy for exact tests, and a ring.
+SHAPE_BYTES = 100
+VERTEX_BYTES = 34
+RING_BYTES = 32
+# Conditions on attributes are held as Python values; their texts may take four bytes a character.
 FILTER_FACTOR = 4
+CONDITION_BYTES = 96
+OPERAND_BYTES = 80
+# Of queries that are kept with their definitions, and of those whose end is told: Python objects.
+DEFINITION_BYTES = 200
+TRACKED_BYTES = 300
+ENDED_BYTES = 350
 
 # What a slot holds beside its columns: the definition, and the condition and schedule of steps.
 KNN_BYTES = 900
 TERMS_BYTES = 1_700
+# Queries with steps keep their definitions as read: a vertex is a tuple of two numbers.
+STEP_VERTEX_BYTES = 200
+STEP_FILTER_FACTOR = 3
 RANKED_BYTES = 3_300
 # An entry of a list: 32 bytes in the slot, 40 in the merger, and an object's name there.
 KNN_ENTRY_BYTES = 128
@@ -37,33 +67,73 @@ WINDOW_BYTES = 2_600
 WINDOW_K_MAX = 32
 
 
-def compiled_bytes(query: Query) -> int:
-    """Returns a query's approximate bytes: conjunctions × (terms + boxes), patterns, its list."""
-    region: Region | None = None
-    conjunctions, terms, nodes = 1, 0, 0
-    if isinstance(query, RankedQuery):
-        terms = len(query.keywords)
-    else:
-        region = None if isinstance(query, KnnQuery) else query.region
-        if query.expression is not None:
-            each = query.expression.conjunctions
-            conjunctions = len(each)
-            terms = sum(len(one.positive) + len(one.negative) for one in each)
-            nodes = sum(map(_nodes_of, query.expression.patterns))
+def compiled_bytes(query: Query, subscriber: str = "") -> int:
+    """Returns a query's approximate bytes: conjunctions × (terms + boxes), patterns, its list.
+
+    Args:
+        query: of a client.
+        subscriber: receives its notifications.
+    """
+    region = None if isinstance(query, KnnQuery | RankedQuery) else query.region
     boxes = 1 if region is None else len(region.boxes())
-    size = QUERY_BYTES + conjunctions * boxes * ENTRY_BYTES + terms * TERM_BYTES
-    size += nodes * NODE_BYTES
-    size += boxes * BOX_BYTES + len(query.id.encode()) + _list_bytes(query)
+    conjunctions, size = _text_bytes(query)
+    size += QUERY_BYTES + conjunctions * boxes * ENTRY_BYTES
+    size += boxes * BOX_BYTES + len(query.id.encode()) + len(subscriber.encode())
+    if region is not None and not isinstance(region, Rectangle):
+        size += SHAPE_BYTES
+    has_steps = isinstance(query, TermsQuery | RankedQuery)
     if isinstance(region, Polygon):
-        size += VERTEX_BYTES * sum(map(len, region.rings))
+        vertex = VERTEX_BYTES + STEP_VERTEX_BYTES * has_steps
+        size += vertex * sum(map(len, region.rings)) + RING_BYTES * len(region.rings)
     if query.where is not None:
-        size += FILTER_FACTOR * len(orjson.dumps(query.where.canonical()))
-    return size
+        size += _filter_bytes(query.where) * (STEP_FILTER_FACTOR if has_steps else 1)
+    return size + _list_bytes(query) + _definition_bytes(query, subscriber)
 
 
-def _nodes_of(pattern: str) -> int:
-    """Returns how many nodes a phrase or beginning takes at most; a folded word counts as one."""
-    return len(pattern.encode()) if pattern.endswith("*") else len(words_of(unmarked(pattern)))
+def _filter_bytes(where: Filter) -> int:
+    size = FILTER_FACTOR * len(orjson.dumps(where.canonical()))
+    size += CONDITION_BYTES * len(where.conditions)
+    return size + OPERAND_BYTES * sum(len(each.operands) for each in where.conditions)
+
+
+def _text_bytes(query: Query) -> tuple[int, int]:
+    """Returns how many conjunctions a query has, and the bytes of their words and patterns."""
+    if isinstance(query, RankedQuery):
+        return 1, _words_bytes(query.keywords) + TERM_BYTES * len(query.keywords)
+    if query.expression is None:
+        return 1, 0
+    each = query.expression.conjunctions
+    uses = sum(len(one.positive) + len(one.negative) for one in each)
+    words = {word for one in each for word in (*one.positive, *one.negative)}
+    size = uses * TERM_BYTES + _words_bytes(words)
+    return len(each), size + sum(map(_pattern_bytes, query.expression.patterns))
+
+
+def _words_bytes(words: Collection[str]) -> int:
+    return sum(len(word.encode()) for word in words) + WORD_BYTES * len(words)
+
+
+def _pattern_bytes(pattern: str) -> int:
+    """Returns what a phrase or beginning takes at most; a folded word counts as one node."""
+    size = len(pattern.encode())
+    if pattern.endswith("*"):
+        return size * BYTE_NODE_BYTES
+    return len(words_of(unmarked(pattern))) * NODE_BYTES + (PATTERN_FACTOR - 1) * size
+
+
+def _definition_bytes(query: Query, subscriber: str) -> int:
+    """Returns what a slot takes for the definition and the end that some queries are kept with."""
+    size = 0
+    if ENDED in query.events:
+        size += ENDED_BYTES + len(query.id) + len(subscriber)
+    match query:
+        case RangeQuery(track=None, highlight=False):
+            return size
+        case RangeQuery(track=None, expression=Expression() as text):
+            return size + DEFINITION_BYTES + len(text.source)
+        case RangeQuery():
+            size += TRACKED_BYTES
+    return size + DEFINITION_BYTES + len(orjson.dumps(canonical(query)))
 
 
 def _list_bytes(query: Query) -> int:

@@ -79,7 +79,9 @@ class TenantRoom:
         for row, change in wanted:
             assert change.query is not None
             rows.setdefault(change.id, []).append(row)
-            sizes[change.id] = max(sizes[change.id], compiled_bytes(change.query))
+            sizes[change.id] = max(
+                sizes[change.id], compiled_bytes(change.query, change.subscriber)
+            )
         is_update = wanted[0][1].action == "update"
         live = await self._live(rows)
         new = [name for name in rows if is_update or name not in live]

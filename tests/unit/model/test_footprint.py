@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from sirocco.kernels.standing.knn_list import ENTRY_WORDS
 from sirocco.model.access import read_access
 from sirocco.model.footprint import KNN_ENTRY_BYTES, compiled_bytes
 from sirocco.model.query import Query, parse_query
+from sirocco.model.term_hashing import TermHashing
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.merger.list_entries import Entries
 from tests.support.values import installed_of
@@ -73,10 +75,19 @@ LISTS: dict[str, dict[str, Any]] = {
 
 def slot_bytes(members: dict[str, Any], count: int) -> float:
     """Returns what a slot takes for each of many such queries: indexes and Python objects."""
-    slot = Slot(0, 3)
+    return bytes_of([members] * count)
+
+
+def bytes_of(queries: list[dict[str, Any]], subscriber: str = "s") -> float:
+    """Returns what a slot takes for each of some queries; `{}` in a subscriber is the number."""
+    count = len(queries)
+    slot = Slot(0, 3, hashing=TermHashing("5a" * 16))
     slot.open(0, 0, 1, 0)
-    slot.take([(0, installed_of(0, [(1, {**members, "id": "first"}, "s", 0)]))])
-    changes = [(2 + i, {**members, "id": f"q{i}"}, "s", 0) for i in range(count)]
+    slot.take([(0, installed_of(0, [(1, {**queries[0], "id": "first"}, "s", 0)]))])
+    changes = [
+        (2 + i, {**members, "id": f"q{i}"}, subscriber.format(i), 0)
+        for i, members in enumerate(queries)
+    ]
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0] + slot.standing.bytes_total
@@ -96,6 +107,53 @@ def test_lists_count_as_they_may_become(kind: str, k: int) -> None:
     taken = slot_bytes(members, 50)
     # Lists of steps are in mergers alone, and one of knn there too.
     assert taken / 2 < counted < 8 * taken + 64 * k
+
+
+def rare(number: int, count: int, length: int = 0) -> list[str]:
+    """Returns words that no other query has."""
+    return [f"w{number}x{word}".ljust(length, "q") for word in range(count)]
+
+
+IN_STEPS: dict[str, Any] = {"kind": "terms", "k": 1, **STEPS}
+PLAIN: dict[str, Any] = {"kind": "range", "mode": "continuous"}
+KINDS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "a long word": lambda i: {"text": rare(i, 1, 5_000)[0]},
+    "words": lambda i: {"text": " ".join(rare(i, 500))},
+    "words that must not be there": lambda i: {"text": "fire NOT " + " NOT ".join(rare(i, 250))},
+    "alternatives": lambda i: {"text": " OR ".join(rare(i, 200))},
+    "a phrase": lambda i: {"text": '"' + " ".join(rare(i, 64)) + '"'},
+    "a phrase of long words": lambda i: {"text": '"' + " ".join(rare(i, 64, 200)) + '"'},
+    "a long folded word": lambda i: {"text": rare(i, 1, 5_000)[0], "fold": True},
+    "alternatives of a condition": lambda i: {"where": {"a": {"in": rare(i, 500)}}},
+    "numbers of a condition": lambda i: {"where": {"a": {"in": list(range(500))}}},
+    "conditions": lambda i: {"where": {f"a{n}": n for n in range(64)}},
+    "a polygon": lambda i: {"region": {"polygon": [RING]}},
+    "rings": lambda i: {"region": {"polygon": [RING[n : n + 3] for n in range(0, 900, 3)]}},
+    "tracked values": lambda i: {"region": RECT, "track": "v" * 200},
+    "steps in a polygon": lambda i: {**IN_STEPS, "region": {"polygon": [RING]}},
+    "a condition of steps": lambda i: {**IN_STEPS, "where": {"a": {"in": rare(i, 500)}}},
+    "an end": lambda i: {"text": "fire", "events": ["ended"], "ttl": "900d"},
+    "shown words": lambda i: {"text": " ".join(["fire"] * 1_000), "highlight": True},
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_bytes_are_counted_as_they_are_taken(kind: str) -> None:
+    """Words counted 8 bytes whatever their lengths, and took up to 2,000 times as much."""
+    count = 100
+    queries = [{**PLAIN, **KINDS[kind](number)} for number in range(count)]
+    parsed = [parse_query({**members, "id": "q"}) for members in queries]
+    counted = sum(compiled_bytes(each, "s") for each in parsed) / count
+    taken = bytes_of(queries)
+    # Tables of so few queries have room for more.
+    assert counted / 2.5 < taken < 1.6 * counted + 200
+
+
+def test_the_names_of_subscribers_count() -> None:
+    queries = [{**PLAIN, "text": "fire"}] * 500
+    subscriber = "s" * 240 + "{}"
+    counted = compiled_bytes(parse_query({**queries[0], "id": "q"}), subscriber)
+    assert bytes_of(queries, subscriber) < 1.5 * counted
 
 
 def test_an_entry_of_a_knn_list_counts_for_slot_and_merger() -> None:

@@ -238,7 +238,7 @@ class Registered:
         """Appends a change that the machine has entered."""
         members = {"id": name, "kind": "range", "mode": "continuous"}
         query = None if name is None else parse_query(members)
-        self.log.append(cast(Change, SimpleNamespace(handle=handle, query=query)))
+        self.log.append(cast(Change, SimpleNamespace(handle=handle, subscriber="s", query=query)))
         self.registry.offset = len(self.log)
         if name is None:
             self.end(handle)
