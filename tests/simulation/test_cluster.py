@@ -11,12 +11,17 @@ from tests.simulation.faults import PROFILES
 SEEDS = 6
 
 
+# Of these one seed runs twice: a world has to repeat exactly.
+REPEATED = frozenset({"storm", "searching", "plans", "torn"})
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_promises_hold(profile: str) -> None:
     for seed in range(SEEDS):
-        simulate(seed, profile)
+        report = simulate(seed, profile)
+        if seed == 3 and profile in REPEATED:
+            assert simulate(seed, profile) == report
 
 
-@pytest.mark.parametrize("profile", ["storm", "searching", "plans", "torn"])
-def test_a_seed_repeats_exactly(profile: str) -> None:
-    assert simulate(3, profile) == simulate(3, profile)
+def test_some_profiles_repeat() -> None:
+    assert PROFILES.keys() >= REPEATED
