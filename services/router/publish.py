@@ -46,6 +46,7 @@ from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.publish_traces import PublishSpan, PublishTraces
 from sirocco.services.router.quotas import PublishRates, TenantFigures
 from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.trace_context import TraceContext
 
 AnyRequest: TypeAlias = PublishRequest | PublishNumberedRequest
 # Both have the same fields.
@@ -210,7 +211,9 @@ class PublishFront(PublishServiceServicer):
     ) -> AsyncIterator[PublishResponse]:
         """See `publish_service.proto`."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
-            async for response in self._acknowledgements(requests, context, PublishResponse):
+            async for response in self._acknowledgements(
+                requests, PublishResponse, self._asked(context)
+            ):
                 yield response
 
     @streaming
@@ -220,19 +223,20 @@ class PublishFront(PublishServiceServicer):
         """See `publish_service.proto`."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
             async for response in self._acknowledgements(
-                requests, context, PublishNumberedResponse
+                requests, PublishNumberedResponse, self._asked(context)
             ):
                 yield response
 
     async def _acknowledgements(
         self,
         requests: AsyncIterator[AnyRequest],
-        context: grpc.aio.ServicerContext,
         new_response: type[AnyResponse],
+        asked: TraceContext | None = None,
     ) -> AsyncIterator[AnyResponse]:
+        """Answers a stream; `asked`: the trace that its first request is part of."""
         pending: deque[Pending] = deque()
         changed = asyncio.Condition()
-        reading = asyncio.create_task(self._read(requests, context, pending, changed))
+        reading = asyncio.create_task(self._read(requests, asked, pending, changed))
         self._metrics.publish_streams.inc()
         try:
             while True:
@@ -246,6 +250,10 @@ class PublishFront(PublishServiceServicer):
         finally:
             self._metrics.publish_streams.dec()
             reading.cancel()
+
+    def _asked(self, context: grpc.aio.ServicerContext) -> TraceContext | None:
+        """Returns what the metadata say: of the first request, as a stream lasts for days."""
+        return None if self._traces is None else read_metadata(context)
 
     @unary
     async def AdvanceTime(  # noqa: N802 -- the contract's name
@@ -278,13 +286,11 @@ class PublishFront(PublishServiceServicer):
     async def _read(
         self,
         requests: AsyncIterator[AnyRequest],
-        context: grpc.aio.ServicerContext,
+        asked: TraceContext | None,
         pending: deque[Pending],
         changed: asyncio.Condition,
     ) -> None:
         session: int | None = None
-        # The metadata are of the first request: a stream lasts for days.
-        asked = None if self._traces is None else read_metadata(context)
         client = caller()
         try:
             async for request in from_start(requests, self._times.begin_s):
