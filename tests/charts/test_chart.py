@@ -69,6 +69,8 @@ SECURITY = frozenset(
         *("TLS_CERTIFICATE", "TLS_KEY", "TLS_CA", "TLS_NAME", "PEER_PORT"),
     )
 )
+# Likewise, where traces are exported.
+TRACES = frozenset(("SIROCCO_TRACES", "SIROCCO_TRACE_RATIO", "SIROCCO_TRACE_CALLS"))
 # Likewise, of the services that clients call.
 CLIENTS = frozenset(
     f"SIROCCO_{name}"
@@ -176,6 +178,8 @@ def test_every_process_receives_all_its_settings(values: Path) -> None:
         if service in {GATEWAY, CONNECTOR}:
             continue
         expected = ENVIRONMENT | SECURITY if values == SECURED else ENVIRONMENT
+        if values == OBSERVED:
+            expected |= TRACES
         if values == SECURED and service in {"router", "merger"}:
             expected |= CLIENTS
         assert {name for name in environment if name.startswith("SIROCCO_")} == expected
@@ -280,8 +284,8 @@ def test_the_chart_knows_what_services_read() -> None:
     local = {"SIROCCO_SAMPLE"}
     # Only with a mesh, see `test_tokens_without_tls_are_meant`.
     meshed = {"SIROCCO_TOKENS_IN_PLAINTEXT"}
-    known = ENVIRONMENT | SECURITY | CLIENTS | OF_THE_GATEWAY | OF_A_CONNECTOR | local | meshed
-    assert names_that_services_read() - known == set()
+    known = ENVIRONMENT | SECURITY | CLIENTS | TRACES | OF_THE_GATEWAY | OF_A_CONNECTOR
+    assert names_that_services_read() - known - local - meshed == set()
 
 
 @every_case

@@ -367,7 +367,7 @@ class TrackIndex:
 
     def _drop_stays(self, dropped: npt.NDArray[np.int64]) -> None:
         held = self._sets
-        drop_stays(
+        count = drop_stays(
             dropped,
             held.words,
             held.blocks,
@@ -382,6 +382,7 @@ class TrackIndex:
             self._tracked.tenants,
             held.progress,
         )
+        required(count - len(dropped), "drop_stays: a stay without an entry")
 
     def _rename(
         self,

@@ -52,7 +52,7 @@ def test_small_files_that_options_name_are_read_within_a_bound() -> None:
     with pytest.raises(CommandError, match="/dev/zero: is larger than"), connect(args):
         pass
     with pytest.raises(CommandError, match="/dev/zero: is larger than 16777216"):
-        explain._read_query(str(ZEROS))
+        explain.read_query(str(ZEROS))
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000])
@@ -61,6 +61,6 @@ def test_json_that_is_nested_without_an_end_is_refused(text: str, tmp_path: Path
     file = tmp_path / "deep.json"
     file.write_text(text)
     with pytest.raises(CommandError, match=r"deep\.json: query: "):
-        explain._read_query(str(file))
+        explain.read_query(str(file))
     with pytest.raises(CommandError, match="--where: is no JSON: nested too deeply"):
         search._json(text, "--where")
