@@ -142,12 +142,12 @@ class SearchFront(SearchServiceServicer):
         left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
         end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
         kind = kind_of(search.query)
-        span = None if self._traces is None else self._traces.begin(request, kind, context)
         # One generator for all: each one around another takes as long as a check of the query.
         with (
             self.place(caller(), context.peer()),
             ReadingWatch(context, unread_ms, ended, end_s) as watch,
-            self._counted(kind, span) as counted,
+            # Begun once the search has its place: one that is refused is not traced.
+            self._counted(kind, span := self._span(request, kind, context)) as counted,
         ):
             await self._compiled()
             pulled = _Pulled(partial(self.run, search, span))
@@ -296,8 +296,13 @@ class SearchFront(SearchServiceServicer):
 
     def _begun(self, search: OneSearch, took: Took) -> Begun:
         kind = kind_of(search.query)
-        span = None if self._traces is None else self._traces.begin(search.message, kind)
+        span = self._span(search.message, kind)
         return Begun(self.run(search, span, took), self.count(kind, span))
+
+    def _span(
+        self, request: pb.SearchRequest, kind: str, context: grpc.aio.ServicerContext | None = None
+    ) -> Span | None:
+        return None if self._traces is None else self._traces.begin(request, kind, context)
 
     def count(self, kind: str, span: Span | None) -> Callable[[str, bool], None]:
         """Counts a search; returns what counts its end: its outcome, and whether slots miss."""

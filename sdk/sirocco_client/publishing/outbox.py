@@ -114,7 +114,7 @@ class Outbox:
         self._base = 0
         self._used_s: float | None = None
         self._due_s: float | None = None
-        # The span of whoever began the open batch.
+        # The span in which the open batch was begun.
         self._trace: TraceContext | None = None
         self.added = 0
         self.rejected = 0
