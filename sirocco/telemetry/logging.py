@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+_INT_END = 1 << 63
+
 
 def event(name: str, **fields: object) -> dict[str, Any]:
     """Returns what to pass as `extra`: the event's stable name and its ids."""
@@ -31,7 +33,27 @@ class JsonFormatter(logging.Formatter):
             line["message"] = message
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:
+            # A stranger's text or number that JSON has no form for must not lose the line.
+            return orjson.dumps({name: _escaped(value) for name, value in line.items()}).decode()
+
+
+def _escaped(value: object) -> object:
+    """Returns a value as JSON has it; what is no text of Unicode or 64-bit number as escapes."""
+    match value:
+        case None | bool() | float():
+            return value
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case int():
+            return value if -_INT_END <= value < _INT_END else hex(value)
+    try:
+        return ascii(value)
+    except (ValueError, RecursionError) as error:
+        # It holds a number of thousands of digits, or is nested too deeply.
+        return f"{type(value).__name__} ({type(error).__name__})"
 
 
 # gRPC logs failures below a call here, with a traceback, also when a client disconnects during an

@@ -17,6 +17,8 @@ BYTES_MAX = 256 << 10
 STEP_S = 5.0
 WHOLE_S = 10.0
 
+_NOT_WHOLE = "the answer is not whole"
+
 
 def fetch(url: str, ca: str, bytes_max: int = BYTES_MAX, whole_s: float = WHOLE_S) -> bytes:
     """Returns the body of an answer.
@@ -45,11 +47,16 @@ def fetch(url: str, ca: str, bytes_max: int = BYTES_MAX, whole_s: float = WHOLE_
             if answer.status != http.client.OK:
                 raise OSError(f"the answer has status {answer.status}")
             data = answer.read(bytes_max + 1)
+        except (OSError, http.client.HTTPException) as error:
+            # The error depends on what was waited for when the connection was cut.
+            if late.is_set():
+                raise OSError(_NOT_WHOLE) from error
+            raise
         finally:
             timer.cancel()
         # `length` is what is left of a body whose length was said.
         if late.is_set() or (answer.length and len(data) <= bytes_max):
-            raise OSError("the answer is not whole")
+            raise OSError(_NOT_WHOLE)
     except http.client.HTTPException as error:
         raise OSError(f"the answer cannot be read ({type(error).__name__})") from error
     finally:
