@@ -1,7 +1,8 @@
 """Who makes a request, and the client that makes its calls to the cluster.
 
 The gateway checks no token: it hands it on, and the cluster refuses it. A token is tried once
-before anything large is read for it.
+before anything large is read for it. To the cluster all that come through a gateway are one
+connection, and tokens can be made up: so the hosts of its clients share what is tried.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from sirocco_client.connection.channels import TOKEN_LENGTH_MAX
 from starlette.requests import HTTPConnection
 
 from sirocco.model.errors import ResourceExhausted
+from sirocco.model.quota import SharedRate
+from sirocco.runtime.grpc.shares import host_of
 from sirocco.services.gateway.connections import peer_of
 from sirocco.services.gateway.publishing import SharedPublisher
 
@@ -27,6 +30,13 @@ BEARER_PROTOCOL = "bearer."
 
 # Tokens that are tried at once: each costs the cluster a call.
 TRIALS_MAX = 32
+
+# Tokens that are tried a second. A process of the cluster checks 100 new JWTs a second of one
+# connection (`JwtBudget`): the rest is for those that were accepted, at their other calls.
+TRIALS_PER_S = 60.0
+
+# Whose trials are remembered.
+_HOSTS_MAX = 8_192
 
 # A client unused for so long is closed.
 UNUSED_S = 600.0
@@ -138,6 +148,7 @@ class Clients:
         # The longest unused first.
         self._connected: OrderedDict[str, Connected] = OrderedDict()
         self._trials = asyncio.Semaphore(TRIALS_MAX)
+        self._trial_rate = SharedRate(TRIALS_PER_S, _HOSTS_MAX)
         self._closing: set[asyncio.Task[None]] = set()
         # Whether the cluster has said that it has no tokens.
         self._is_open = False
@@ -206,10 +217,18 @@ class Clients:
         async with self._trials:
             if self.is_proven(caller):
                 return self.share_of(caller)
+            self._spend(host_of(caller.peer))
             async with self._client_of(caller) as client:
                 found = await client.describe()
         self._is_open = found.is_open
         return found.tenant
+
+    def _spend(self, host: str) -> None:
+        """Takes one trial from what hosts share."""
+        at_ms = int(self._clock_s() * 1_000)
+        if wait_ms := self._trial_rate.wait_ms(host, at_ms):
+            raise ResourceExhausted("too many new tokens at a time", retry_after_ms=wait_ms)
+        self._trial_rate.take(host, at_ms)
 
     async def close(self) -> None:
         """Closes all."""
@@ -219,7 +238,7 @@ class Clients:
             await asyncio.wait(self._closing)
 
     def _connect(self, caller: Caller, share: str = "") -> Connected:
-        self._make_room()
+        self._make_room(share)
         client = self._client_of(caller)
         publisher = SharedPublisher(client.publisher, self._publish_s)
         one = Connected(client, publisher, share=share or caller.key)
@@ -235,14 +254,18 @@ class Clients:
             window_bytes=_WINDOW_BYTES,
         )
 
-    def _make_room(self) -> None:
+    def _make_room(self, share: str) -> None:
+        """Drops unused clients; one tenant gets no more than as many as are free."""
         now_s = self._clock_s()
         for key, one in list(self._connected.items()):
             is_full = len(self._connected) >= self._tokens_max
             if one.users or not (is_full or now_s - one.used_s > UNUSED_S):
                 continue
             self._drop(key)
-        if len(self._connected) >= self._tokens_max:
+        used = [one for one in self._connected.values() if one.users]
+        own = sum(1 for one in used if share and one.share == share)
+        is_crowded = own >= self._tokens_max - len(used)
+        if is_crowded or len(self._connected) >= self._tokens_max:
             raise ResourceExhausted(
                 f"{self._tokens_max} tokens are in use", retry_after_ms=_FULL_RETRY_MS
             )

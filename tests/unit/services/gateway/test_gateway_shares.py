@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import threading
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,13 @@ import httpx
 import orjson
 import pytest
 from sirocco_api.v1.search_service_pb2 import SearchResponse
-from sirocco_client import FailedPrecondition, SiroccoError
+from sirocco_client import FailedPrecondition, SiroccoError, Unauthenticated
 from sirocco_client.calls import searching
 from sirocco_client.calls.searching import Searching
 from sirocco_client.connection.channels import ChannelSettings
 
 from sirocco.model.errors import ResourceExhausted
+from sirocco.runtime.access.jwt_tokens import BUDGET
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.services.gateway.answers import LargeAnswer
 from sirocco.services.gateway.callers import Caller
@@ -119,6 +120,75 @@ def test_the_tokens_of_a_tenant_share(monkeypatch: pytest.MonkeyPatch) -> None:
             tenants["other"] = "other"
             await take("other")
             await take("operator")
+
+    asyncio.run(run())
+
+
+def test_a_tenant_leaves_clients_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        front = front_of(tokens=8)
+        tenants = {f"t{i}": "acme" for i in range(8)}
+        monkeypatch.setattr(front.clients, "_client_of", cluster_of(tenants))
+        async with AsyncExitStack() as stack:
+
+            async def use(token: str) -> None:
+                one = Caller(token, f"key {token}", "ipv4:10.0.0.1:1")
+                await stack.enter_async_context(front.clients.use(one))
+
+            for number in range(4):
+                await use(f"t{number}")
+            with pytest.raises(ResourceExhausted, match="tokens are in use"):
+                await use("t4")
+            # It may go on with those that it has.
+            await use("t0")
+            tenants["other"] = "other"
+            await use("other")
+
+    asyncio.run(run())
+
+
+def test_made_up_tokens_of_one_host_leave_trials_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of them are one connection of the cluster, which has a budget of checks of JWTs."""
+
+    async def run() -> None:
+        asked = 0
+
+        class Refused:
+            def __init__(self, caller: Caller) -> None:
+                self.token = caller.token
+
+            async def __aenter__(self) -> Refused:
+                return self
+
+            async def __aexit__(self, *_: object) -> None:
+                pass
+
+            async def describe(self) -> Any:
+                nonlocal asked
+                asked += 1
+                raise Unauthenticated("no such token")
+
+        front = front_of()
+        monkeypatch.setattr(front.clients, "_client_of", Refused)
+        # Time stands still, so all of it is one moment.
+        monkeypatch.setattr(front.clients, "_clock_s", lambda: 1.0)
+
+        async def use(number: int, host: str) -> None:
+            made_up = Caller(str(number), f"key {number}", f"{host}:{number}")
+            with pytest.raises(Unauthenticated):
+                async with front.clients.use(made_up):
+                    pass
+
+        for number in range(200):
+            with suppress(ResourceExhausted):
+                await use(number, "ipv4:10.0.0.1")
+        # Three quarters of what is tried at once, and less than the cluster checks.
+        assert asked == 46 < BUDGET.connection_per_s
+        await use(200, "ipv4:10.0.0.2")
+        assert asked == 47
+        await front.close()
 
     asyncio.run(run())
 
