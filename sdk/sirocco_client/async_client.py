@@ -4,53 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import grpc
 import grpc.aio
-from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
-from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.base.durations import read_past_ms
-from sirocco_client.base.numbers import Moment, read_whole
+from sirocco_client.base.numbers import Moment
 from sirocco_client.calls import router_calls
-from sirocco_client.calls.async_kept_streams import AsyncKeptStreams
-from sirocco_client.calls.attempts import Attempts
+from sirocco_client.calls.async_bulk_stream import change_many
+from sirocco_client.calls.async_calling import call_routers, merger_order
+from sirocco_client.calls.async_searches import AsyncSearches
 from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
     BATCH_ROWS,
-    QUERIES_MAX,
-    Bulk,
     BulkRegistration,
     BulkRemoval,
     BulkUpdate,
 )
 from sirocco_client.calls.cluster import ClusterDescription
-from sirocco_client.calls.kept_searches import FailedSearch
 from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchResult
 from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
-from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.client_base import CREDIT, ClientBase, new_session
-from sirocco_client.connection.async_waiting import was_call_cancelled
+from sirocco_client.calls.searching import Searching
 from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, Tls
-from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange
-from sirocco_client.connection.endpoints import Endpoints, preferred_order
-from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry
+from sirocco_client.connection.connection import AsyncConnection
+from sirocco_client.connection.contact import ConnectionChange
+from sirocco_client.connection.retry import Retry
 from sirocco_client.errors import (
-    FailedPrecondition,
     Rejected,
-    SiroccoError,
     Unavailable,
-    Unimplemented,
 )
 from sirocco_client.notifications.async_subscription import AsyncSubscription
-from sirocco_client.notifications.receiving import Receiving
+from sirocco_client.notifications.receiving import CREDIT, Receiving
 from sirocco_client.notifications.shared_calls import SharedCalls
 from sirocco_client.objects.answer import SearchAnswer, SearchPart
 from sirocco_client.publishing.async_numbered_publisher import AsyncNumberedPublisher
@@ -72,7 +63,7 @@ T = TypeVar("T")
 _BROKEN = (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, Unavailable)
 
 
-class AsyncClient(ClientBase):
+class AsyncClient:
     """Connects to a cluster as `Client` does. All of its methods belong to one event loop."""
 
     def __init__(
@@ -89,8 +80,8 @@ class AsyncClient(ClientBase):
         on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
         """Creates a client; the arguments are those of `Client`."""
-        super().__init__(
-            router,
+        self._connection = AsyncConnection(
+            router=router,
             mergers=mergers,
             tls=tls,
             token=token,
@@ -100,11 +91,13 @@ class AsyncClient(ClientBase):
             window_bytes=window_bytes,
             on_connection=on_connection,
         )
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._is_closed = False
+        self._searches = AsyncSearches(self._connection)
+        self._shared_calls = SharedCalls(self._connection)
         self._subscriptions: WeakSet[AsyncSubscription] = WeakSet()
-        self._shared_calls = SharedCalls(self._channel, self._settings.metadata, self._contact)
-        self._kept = AsyncKeptStreams(self._search_stream, self._settings.metadata)
+
+    def __repr__(self) -> str:
+        """Shows the addresses, never the token."""
+        return f"<AsyncClient of {self._connection}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,13 +112,11 @@ class AsyncClient(ClientBase):
 
     async def close(self) -> None:
         """As `Client.close`."""
-        self._is_closed = True
+        self._connection.end()
         for subscription in list(self._subscriptions):
             await subscription.close()
-        self._kept.close()
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        self._searches.close()
+        await self._connection.close()
 
     # --- queries -----------------------------------------------------------------------------
 
@@ -179,8 +170,8 @@ class AsyncClient(ClientBase):
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.register_many`; also takes an asynchronous iterable."""
-        async for result in self._in_bulk(
-            BulkRegistration(start_ms, read_past_ms(past)), queries, batch
+        async for result in change_many(
+            self._connection, BulkRegistration(start_ms, read_past_ms(past)), queries, batch
         ):
             yield result
 
@@ -193,60 +184,17 @@ class AsyncClient(ClientBase):
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.update_many`; also takes an asynchronous iterable."""
-        async for result in self._in_bulk(BulkUpdate(start_ms, read_past_ms(past)), queries, batch):
+        async for result in change_many(
+            self._connection, BulkUpdate(start_ms, read_past_ms(past)), queries, batch
+        ):
             yield result
 
     async def unregister_many(
         self, query_ids: Iterable[str] | AsyncIterable[str], *, batch: int = BATCH_ROWS
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.unregister_many`; also takes an asynchronous iterable."""
-        async for result in self._in_bulk(BulkRemoval(), query_ids, batch):
+        async for result in change_many(self._connection, BulkRemoval(), query_ids, batch):
             yield result
-
-    async def _in_bulk(
-        self, state: Bulk[T], rows: Iterable[T] | AsyncIterable[T], batch: int
-    ) -> AsyncIterator[RegistrationResult]:
-        """Sends changes on one stream; continues on a new stream after a break."""
-        batch = read_whole(batch, "batch", 1, QUERIES_MAX)
-        backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
-        parts = _parts(rows, batch)
-        is_more = True
-        while True:
-            address = self._routers.current
-            call: Any = None
-            error: SiroccoError
-            try:
-                stub = QueryServiceStub(self._channel(address))
-                call = getattr(stub, state.method)(metadata=self._settings.metadata)
-                while True:
-                    while is_more and state.has_room:
-                        part = await anext(parts, None)
-                        is_more = part is not None
-                        if part is not None:
-                            state.add(part)
-                    while (request := state.next_request()) is not None:
-                        await call.write(request)
-                    if not state.is_waiting:
-                        return
-                    response = await call.read()
-                    if response is grpc.aio.EOF:
-                        raise Unavailable("the server ended the stream")
-                    backoff.progressed()
-                    self._contact.reached(address, ROUTER)
-                    for result in state.answered(response):
-                        yield result
-            except _BROKEN as failure:
-                error = self._contact.failed(address, ROUTER, "RegisterQueries", failure)
-            except asyncio.CancelledError:
-                if not was_call_cancelled():
-                    raise
-                error = Unavailable("the call was cancelled")
-            finally:
-                if call is not None:
-                    call.cancel()
-            state.rewind()
-            self._routers.failed(address)
-            await asyncio.sleep(backoff.pause_s(error))
 
     # --- objects and notifications -----------------------------------------------------------
 
@@ -257,17 +205,7 @@ class AsyncClient(ClientBase):
         on_rejected: Callable[[Rejected], None] | None = None,
     ) -> AsyncPublisher:
         """As `Client.publisher`; `on_rejected` is a plain function."""
-        return AsyncPublisher(
-            flow or PublishFlow(),
-            self._retry,
-            self._routers,
-            self._channel,
-            self._settings.metadata,
-            new_session,
-            on_rejected,
-            self._contact,
-            self._timeout_s,
-        )
+        return AsyncPublisher(flow or PublishFlow(), self._connection, on_rejected)
 
     def numbered_publisher(
         self,
@@ -289,13 +227,9 @@ class AsyncClient(ClientBase):
         """
         return AsyncNumberedPublisher(
             NumberedOutbox(flow or PublishFlow(), session, acknowledged),
-            self._retry,
-            self._routers,
-            self._channel,
-            self._settings.metadata,
+            self._connection,
             on_rejected,
             on_acknowledged,
-            self._contact,
         )
 
     def subscribe(
@@ -317,11 +251,9 @@ class AsyncClient(ClientBase):
         """
         return AsyncSubscription(
             Receiving(subscriber, cursor, from_earliest, credit, joined),
-            self._retry,
-            self._merger_order,
+            self._connection,
+            partial(merger_order, self._connection),
             self._shared_calls.open if shared else self._receive_call,
-            self._contact,
-            self._timeout_s,
             self._began,
         )
 
@@ -342,7 +274,7 @@ class AsyncClient(ClientBase):
 
     async def answer_of(self, state: Searching, timeout_s: float | None = None) -> SearchAnswer:
         """Answers a search whose state is the caller's, which may refuse what grows too large."""
-        async for _ in self._search(state, timeout_s, repeats=True):
+        async for _ in self._searches.parts(state, timeout_s, repeats=True):
             pass
         return state.answer()
 
@@ -357,70 +289,21 @@ class AsyncClient(ClientBase):
         in_flight: int = IN_FLIGHT,
     ) -> AsyncIterator[SearchResult]:
         """As `Client.search_many`."""
-        limit_s = self._seconds(timeout_s)
+        limit_s = self._connection.seconds(timeout_s)
         arguments = now_ms, position_token, allow_partial
-        state = ManySearches(queries, arguments, limit_s, in_flight, self._retry, random.random)
-        return self._search_many(state, limit_s)
+        retry = self._connection.retry
+        state = ManySearches(queries, arguments, limit_s, in_flight, retry, random.random)
+        return self._searches.many(state, limit_s)
 
     def answers_of(
         self, states: Iterable[Searching], timeout_s: float | None = None
     ) -> AsyncIterator[SearchResult]:
         """Answers many searches whose state is the caller's; see `answer_of`."""
-        limit_s = self._seconds(timeout_s)
+        limit_s = self._connection.seconds(timeout_s)
         nothing = None, None, False
-        state = ManySearches(states, nothing, limit_s, IN_FLIGHT, self._retry, random.random)
-        return self._search_many(state, limit_s)
-
-    async def _search_many(
-        self, state: ManySearches, limit_s: float
-    ) -> AsyncIterator[SearchResult]:
-        while not state.is_done:
-            mergers = self._search_mergers
-            if mergers is None:
-                mergers = self._search_mergers = await self._merger_order(
-                    self._key, max(limit_s, LAST_TRY_S)
-                )
-            address = ""
-            call: Any = None
-            error: SiroccoError
-            # A server that hangs is noticed by the end of the call, so that no call lasts long.
-            until_s = time.monotonic() + limit_s
-            try:
-                address = mergers.current
-                call = SearchServiceStub(self._channel(address)).SearchMany(
-                    timeout=2 * limit_s + GRACE_S, metadata=self._settings.metadata
-                )
-                while True:
-                    now_s = time.monotonic()
-                    while now_s < until_s and (request := state.next_request(now_s)) is not None:
-                        await call.write(request)
-                    for result in state.results():
-                        yield result
-                    if state.is_done or (now_s >= until_s and not state.is_waiting):
-                        break
-                    if not state.is_waiting:
-                        await asyncio.sleep(state.pause_s(now_s))
-                        continue
-                    response = await call.read()
-                    if response is grpc.aio.EOF:
-                        raise Unavailable("the server ended the stream")
-                    self._contact.reached(address, MERGER)
-                    state.received(response, time.monotonic())
-                continue
-            except _BROKEN as failure:
-                error = self._contact.failed(address, MERGER, "SearchMany", failure)
-            except asyncio.CancelledError:
-                if not was_call_cancelled():
-                    raise
-                error = Unavailable("the call was cancelled")
-            finally:
-                if call is not None:
-                    call.cancel()
-            if isinstance(error, Unimplemented):
-                raise error
-            state.broken(error, time.monotonic())
-            if error.retryable and mergers.failed(address):
-                self._search_mergers = None
+        retry = self._connection.retry
+        state = ManySearches(states, nothing, limit_s, IN_FLIGHT, retry, random.random)
+        return self._searches.many(state, limit_s)
 
     def search_parts(
         self,
@@ -433,62 +316,7 @@ class AsyncClient(ClientBase):
     ) -> AsyncIterator[SearchPart]:
         """As `Client.search_parts`."""
         state = Searching(query, now_ms, position_token, allow_partial, keeps=False)
-        return self._search(state, timeout_s, repeats=False)
-
-    async def _search(
-        self, state: Searching, timeout_s: float | None, *, repeats: bool
-    ) -> AsyncIterator[SearchPart]:
-        backoff = Backoff(self._retry, random.random)
-        deadline_s = time.monotonic() + self._seconds(timeout_s)
-        while True:
-            mergers = self._search_mergers
-            if mergers is None:
-                left_s = deadline_s - time.monotonic()
-                mergers = self._search_mergers = await self._merger_order(
-                    self._key, max(left_s, LAST_TRY_S)
-                )
-            address = ""
-            left_s = deadline_s - time.monotonic()
-            call: Any = None
-            error: SiroccoError
-            try:
-                address = mergers.current
-                if repeats and await self._kept.answers(address, state, left_s):
-                    self._contact.reached(address, MERGER)
-                    return
-                left_s = deadline_s - time.monotonic()
-                call = SearchServiceStub(self._channel(address)).Search(
-                    state.request(left_s),
-                    timeout=left_s + GRACE_S,
-                    metadata=self._settings.metadata,
-                )
-                async for response in call:
-                    if (part := state.received(response)) is not None:
-                        yield part
-                state.ended()
-                self._contact.reached(address, MERGER)
-                return
-            except (grpc.RpcError, grpc.aio.UsageError, Unavailable) as failure:
-                error = self._contact.failed(address, MERGER, "Search", failure)
-            except FailedSearch as failed:
-                error = self._contact.failed(address, MERGER, "Search", failed.error)
-            except asyncio.CancelledError:
-                if not was_call_cancelled():
-                    raise
-                error = Unavailable("the call was cancelled")
-            finally:
-                if call is not None:
-                    call.cancel()
-            left_s = deadline_s - time.monotonic()
-            # Also when no time is left for another try: the next search should not wait for the
-            # same merger, which may hang. Once all were tried, others may have started.
-            if error.retryable and mergers.failed(address):
-                self._search_mergers = None
-            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
-            await asyncio.sleep(pause_s)
-
-    def _search_stream(self, address: str) -> Any:
-        return SearchServiceStub(self._channel(address)).SearchMany
+        return self._searches.parts(state, timeout_s, repeats=False)
 
     # --- cluster -----------------------------------------------------------------------------
 
@@ -520,82 +348,15 @@ class AsyncClient(ClientBase):
         """As `Client.advance_time`."""
         return await self._call(router_calls.advance_time(time_ms))
 
-    async def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
-        mergers = self._mergers
-        if mergers is None:
-            mergers = (await self.describe(timeout_s=timeout_s)).addresses("merger")
-        return Endpoints(preferred_order(mergers, key))
-
-    def _has_ended(self) -> bool:
-        return self._is_closed
-
-    # --- calls -------------------------------------------------------------------------------
+    # --- parts -------------------------------------------------------------------------------
 
     def _began(self, subscription: AsyncSubscription) -> None:
-        if self._is_closed:
-            raise FailedPrecondition("the client is closed")
+        self._connection.check_open()
         self._subscriptions.add(subscription)
 
     def _receive_call(self, address: str) -> Any:
-        stub = ReceiveServiceStub(self._channel(address))
-        return stub.Receive(metadata=self._settings.metadata)
-
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if self._is_closed:
-            raise FailedPrecondition("the client is closed")
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = self._settings.open_async(address)
-        return channel
+        stub = ReceiveServiceStub(self._connection.channel(address))
+        return stub.Receive(metadata=self._connection.metadata)
 
     async def _call(self, call: RouterCall[T], timeout_s: float | None = None) -> T:
-        """Calls a method on one router after another."""
-        deadline_s = time.monotonic() + self._seconds(timeout_s)
-        attempts = Attempts(self._retry, random.random, deadline_s)
-        while True:
-            address = self._routers.current
-            left_s = attempts.left_s(time.monotonic())
-            error: SiroccoError
-            try:
-                stub = call.stub(self._channel(address))
-                found = await getattr(stub, call.method)(
-                    call.request, timeout=left_s, metadata=self._settings.metadata
-                )
-            except (grpc.RpcError, grpc.aio.UsageError) as failure:
-                error = self._contact.failed(address, ROUTER, call.method, failure)
-            except asyncio.CancelledError:
-                if not was_call_cancelled():
-                    raise
-                error = Unavailable("the call was cancelled")
-            else:
-                self._contact.reached(address, ROUTER)
-                return call.read(found)
-            if attempts.is_unknown_call(call, error):
-                # An older router, or no router at all? A call that every router knows tells.
-                left_s = attempts.left_s(time.monotonic())
-                await self.describe(timeout_s=max(left_s, LAST_TRY_S))
-            # Also when no time is left for another try: the next call should not wait for the same
-            # router, which may hang.
-            if error.retryable:
-                self._routers.failed(address)
-            if attempts.has_removed(call, error):
-                return call.read(None)
-            await asyncio.sleep(attempts.pause_s(error, time.monotonic()))
-
-
-async def _parts(rows: Iterable[T] | AsyncIterable[T], batch: int) -> AsyncIterator[list[T]]:
-    part: list[T] = []
-    if isinstance(rows, AsyncIterable):
-        async for row in rows:
-            part.append(row)
-            if len(part) == batch:
-                yield part
-                part = []
-    else:
-        for row in rows:
-            part.append(row)
-            if len(part) == batch:
-                yield part
-                part = []
-    if part:
-        yield part
+        return await call_routers(self._connection, call, timeout_s)

@@ -4,52 +4,38 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from queue import SimpleQueue
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
-import grpc
-from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
-from sirocco_api.v1.search_service_pb2 import SearchManyRequest
-from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
-
 from sirocco_client.base.durations import read_past_ms
-from sirocco_client.base.numbers import Moment, read_whole
+from sirocco_client.base.numbers import Moment
 from sirocco_client.calls import router_calls
-from sirocco_client.calls.attempts import Attempts
 from sirocco_client.calls.balance import Balance
 from sirocco_client.calls.bulk import (
     BATCH_ROWS,
-    QUERIES_MAX,
-    Bulk,
     BulkRegistration,
     BulkRemoval,
-    BulkRequest,
     BulkUpdate,
 )
+from sirocco_client.calls.bulk_stream import change_many
+from sirocco_client.calls.calling import call_routers, merger_order
 from sirocco_client.calls.cluster import ClusterDescription
-from sirocco_client.calls.kept_searches import FailedSearch
-from sirocco_client.calls.kept_streams import KeptStreams
 from sirocco_client.calls.many_searches import IN_FLIGHT, ManySearches, SearchResult
 from sirocco_client.calls.map_change import MapChange
 from sirocco_client.calls.router_calls import PAGE_SIZE, RouterCall
-from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.client_base import CREDIT, ClientBase, new_session
+from sirocco_client.calls.searches import Searches
+from sirocco_client.calls.searching import Searching
 from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, Tls
-from sirocco_client.connection.contact import MERGER, ROUTER, ConnectionChange
-from sirocco_client.connection.endpoints import Endpoints, preferred_order
-from sirocco_client.connection.retry import LAST_TRY_S, Backoff, Retry
+from sirocco_client.connection.connection import Connection
+from sirocco_client.connection.contact import ConnectionChange
+from sirocco_client.connection.retry import Retry
 from sirocco_client.errors import (
-    FailedPrecondition,
     Rejected,
-    Unavailable,
-    Unimplemented,
 )
-from sirocco_client.notifications.receiving import Receiving
+from sirocco_client.notifications.receiving import CREDIT, Receiving
 from sirocco_client.notifications.subscription import Subscription
 from sirocco_client.objects.answer import SearchAnswer, SearchPart
 from sirocco_client.publishing.outbox import PublishFlow
@@ -66,7 +52,7 @@ from sirocco_client.queries.query import (
 T = TypeVar("T")
 
 
-class Client(ClientBase):
+class Client:
     """Connects to a cluster. Safe to share between threads; connects at the first call.
 
     A call that fails for a reason that may pass is repeated on another router. All calls of this
@@ -104,8 +90,8 @@ class Client(ClientBase):
                 when a server of that kind is connected again. Runs on the thread that notices the
                 change.
         """
-        super().__init__(
-            router,
+        self._connection = Connection(
+            router=router,
             mergers=mergers,
             tls=tls,
             token=token,
@@ -115,12 +101,13 @@ class Client(ClientBase):
             window_bytes=window_bytes,
             on_connection=on_connection,
         )
+        self._searches = Searches(self._connection)
         self._lock = threading.Lock()
-        self._channels: dict[str, grpc.Channel] = {}
-        self._closed = threading.Event()
         self._subscriptions: WeakSet[Subscription] = WeakSet()
-        self._searchers: dict[str, Any] = {}
-        self._kept = KeptStreams(self._search_stream, self._settings.metadata)
+
+    def __repr__(self) -> str:
+        """Shows the addresses, never the token."""
+        return f"<Client of {self._connection}>"
 
     def __enter__(self) -> Self:
         return self
@@ -139,16 +126,13 @@ class Client(ClientBase):
         Iterating an open subscription ends as after its own `close`. Other calls raise
         `FailedPrecondition` from now on.
         """
-        self._closed.set()
+        self._connection.end()
         with self._lock:
-            channels, self._channels = self._channels, {}
-            self._searchers.clear()
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription.close()
-        self._kept.close()
-        for channel in channels.values():
-            channel.close()
+        self._searches.close()
+        self._connection.close()
 
     # --- queries -----------------------------------------------------------------------------
 
@@ -248,7 +232,9 @@ class Client(ClientBase):
             batch: Queries per request; fewer if they are large.
             start_ms, past: As in `register`.
         """
-        return self._in_bulk(BulkRegistration(start_ms, read_past_ms(past)), queries, batch)
+        return change_many(
+            self._connection, BulkRegistration(start_ms, read_past_ms(past)), queries, batch
+        )
 
     def update_many(
         self,
@@ -267,7 +253,9 @@ class Client(ClientBase):
             queries, batch: As in `register_many`.
             start_ms, past: As in `register`.
         """
-        return self._in_bulk(BulkUpdate(start_ms, read_past_ms(past)), queries, batch)
+        return change_many(
+            self._connection, BulkUpdate(start_ms, read_past_ms(past)), queries, batch
+        )
 
     def unregister_many(
         self, query_ids: Iterable[str], *, batch: int = BATCH_ROWS
@@ -280,51 +268,7 @@ class Client(ClientBase):
             query_ids: Any number.
             batch: Ids per request.
         """
-        return self._in_bulk(BulkRemoval(), query_ids, batch)
-
-    def _in_bulk(
-        self, state: Bulk[T], rows: Iterable[T], batch: int
-    ) -> Iterator[RegistrationResult]:
-        """Sends changes on one stream; continues on a new stream after a break."""
-        batch = read_whole(batch, "batch", 1, QUERIES_MAX)
-        # The time starts at the first failure, because producing the rows may take long.
-        backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
-        source = iter(rows)
-        is_more = True
-        while True:
-            outgoing: SimpleQueue[BulkRequest | None] = SimpleQueue()
-            address = self._routers.current
-            call: Any = None
-            try:
-                stub = QueryServiceStub(self._channel(address))
-                call = getattr(stub, state.method)(
-                    iter(outgoing.get, None), metadata=self._settings.metadata
-                )
-                while True:
-                    while is_more and state.has_room:
-                        part = list(islice(source, batch))
-                        is_more = bool(part)
-                        if part:
-                            state.add(part)
-                    while (request := state.next_request()) is not None:
-                        outgoing.put(request)
-                    if not state.is_waiting:
-                        return
-                    response = next(call, None)
-                    if response is None:
-                        raise Unavailable("the server ended the stream")
-                    backoff.progressed()
-                    self._contact.reached(address, ROUTER)
-                    yield from state.answered(response)
-            except (grpc.RpcError, Unavailable) as failure:
-                state.rewind()
-                self._routers.failed(address)
-                error = self._contact.failed(address, ROUTER, "RegisterQueries", failure)
-                self._pause(backoff.pause_s(error))
-            finally:
-                outgoing.put(None)
-                if call is not None:
-                    call.cancel()
+        return change_many(self._connection, BulkRemoval(), query_ids, batch)
 
     # --- objects and notifications -----------------------------------------------------------
 
@@ -341,17 +285,7 @@ class Client(ClientBase):
             on_rejected: Called for every refused object, on the publisher's thread. If given,
                 `flush` does not raise `ObjectsRejected`.
         """
-        return Publisher(
-            flow or PublishFlow(),
-            self._retry,
-            self._routers,
-            self._channel,
-            self._settings.metadata,
-            new_session,
-            on_rejected,
-            self._contact,
-            self._timeout_s,
-        )
+        return Publisher(flow or PublishFlow(), self._connection, on_rejected)
 
     def subscribe(
         self,
@@ -377,12 +311,8 @@ class Client(ClientBase):
         """
         return Subscription(
             Receiving(subscriber, cursor, from_earliest, credit, joined),
-            self._retry,
-            self._merger_order,
-            self._channel,
-            self._settings.metadata,
-            self._contact,
-            self._timeout_s,
+            self._connection,
+            partial(merger_order, self._connection),
             self._began,
         )
 
@@ -419,7 +349,7 @@ class Client(ClientBase):
             InvalidArgument: `field` names the wrong member.
         """
         state = Searching(query, now_ms, position_token, allow_partial)
-        for _ in self._search(state, timeout_s, repeats=True):
+        for _ in self._searches.parts(state, timeout_s, repeats=True):
             pass
         return state.answer()
 
@@ -450,56 +380,11 @@ class Client(ClientBase):
         Raises:
             Unimplemented: The mergers are older than this client.
         """
-        limit_s = self._seconds(timeout_s)
+        limit_s = self._connection.seconds(timeout_s)
         arguments = now_ms, position_token, allow_partial
-        state = ManySearches(queries, arguments, limit_s, in_flight, self._retry, random.random)
-        return self._search_many(state, limit_s)
-
-    def _search_many(self, state: ManySearches, limit_s: float) -> Iterator[SearchResult]:
-        while not state.is_done:
-            mergers = self._search_mergers
-            if mergers is None:
-                mergers = self._search_mergers = self._merger_order(
-                    self._key, max(limit_s, LAST_TRY_S)
-                )
-            outgoing: SimpleQueue[SearchManyRequest | None] = SimpleQueue()
-            address = ""
-            call: Any = None
-            # A server that hangs is noticed by the end of the call, so that no call lasts long.
-            until_s = time.monotonic() + limit_s
-            try:
-                address = mergers.current
-                call = SearchServiceStub(self._channel(address)).SearchMany(
-                    iter(outgoing.get, None),
-                    timeout=2 * limit_s + GRACE_S,
-                    metadata=self._settings.metadata,
-                )
-                while True:
-                    now_s = time.monotonic()
-                    while now_s < until_s and (request := state.next_request(now_s)) is not None:
-                        outgoing.put(request)
-                    yield from state.results()
-                    if state.is_done or (now_s >= until_s and not state.is_waiting):
-                        break
-                    if not state.is_waiting:
-                        self._pause(state.pause_s(now_s))
-                        continue
-                    response = next(call, None)
-                    if response is None:
-                        raise Unavailable("the server ended the stream")
-                    self._contact.reached(address, MERGER)
-                    state.received(response, time.monotonic())
-            except (grpc.RpcError, ValueError, Unavailable) as failure:
-                error = self._contact.failed(address, MERGER, "SearchMany", failure)
-                if isinstance(error, Unimplemented):
-                    raise error from None
-                state.broken(error, time.monotonic())
-                if error.retryable and mergers.failed(address):
-                    self._search_mergers = None
-            finally:
-                outgoing.put(None)
-                if call is not None:
-                    call.cancel()
+        retry = self._connection.retry
+        state = ManySearches(queries, arguments, limit_s, in_flight, retry, random.random)
+        return self._searches.many(state, limit_s)
 
     def search_parts(
         self,
@@ -516,64 +401,7 @@ class Client(ClientBase):
         After the first part, a broken connection is an error too.
         """
         state = Searching(query, now_ms, position_token, allow_partial, keeps=False)
-        return self._search(state, timeout_s, repeats=False)
-
-    def _search(
-        self, state: Searching, timeout_s: float | None, *, repeats: bool
-    ) -> Iterator[SearchPart]:
-        backoff = Backoff(self._retry, random.random)
-        deadline_s = time.monotonic() + self._seconds(timeout_s)
-        while True:
-            mergers = self._search_mergers
-            if mergers is None:
-                left_s = deadline_s - time.monotonic()
-                mergers = self._search_mergers = self._merger_order(
-                    self._key, max(left_s, LAST_TRY_S)
-                )
-            address = ""
-            left_s = deadline_s - time.monotonic()
-            call: Any = None
-            try:
-                address = mergers.current
-                if repeats and self._kept.answers(address, state, left_s):
-                    self._contact.reached(address, MERGER)
-                    return
-                left_s = deadline_s - time.monotonic()
-                call = self._searcher(address)(
-                    state.request(left_s),
-                    timeout=left_s + GRACE_S,
-                    metadata=self._settings.metadata,
-                )
-                for response in call:
-                    if (part := state.received(response)) is not None:
-                        yield part
-                state.ended()
-                self._contact.reached(address, MERGER)
-                return
-            except (grpc.RpcError, ValueError, Unavailable) as failure:
-                error = self._contact.failed(address, MERGER, "Search", failure)
-            except FailedSearch as failed:
-                error = self._contact.failed(address, MERGER, "Search", failed.error)
-            finally:
-                if call is not None:
-                    call.cancel()
-            left_s = deadline_s - time.monotonic()
-            # Also when no time is left for another try: the next search should not wait for the
-            # same merger, which may hang. Once all were tried, others may have started.
-            if error.retryable and mergers.failed(address):
-                self._search_mergers = None
-            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
-            self._pause(pause_s)
-
-    def _searcher(self, address: str) -> Any:
-        """Returns the method to call. Making a stub takes as long as some searches do."""
-        search = self._searchers.get(address)
-        if search is None:
-            search = self._searchers[address] = SearchServiceStub(self._channel(address)).Search
-        return search
-
-    def _search_stream(self, address: str) -> Any:
-        return SearchServiceStub(self._channel(address)).SearchMany
+        return self._searches.parts(state, timeout_s, repeats=False)
 
     # --- cluster -----------------------------------------------------------------------------
 
@@ -637,62 +465,12 @@ class Client(ClientBase):
         """
         return self._call(router_calls.advance_time(time_ms))
 
-    def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
-        mergers = self._mergers
-        if mergers is None:
-            mergers = self.describe(timeout_s=timeout_s).addresses("merger")
-        return Endpoints(preferred_order(mergers, key))
-
-    def _has_ended(self) -> bool:
-        return self._closed.is_set()
-
-    # --- calls -------------------------------------------------------------------------------
+    # --- parts -------------------------------------------------------------------------------
 
     def _began(self, subscription: Subscription) -> None:
         with self._lock:
-            if self._closed.is_set():
-                raise FailedPrecondition("the client is closed")
+            self._connection.check_open()
             self._subscriptions.add(subscription)
 
-    def _channel(self, address: str) -> grpc.Channel:
-        with self._lock:
-            if self._closed.is_set():
-                raise FailedPrecondition("the client is closed")
-            channel = self._channels.get(address)
-            if channel is None:
-                channel = self._channels[address] = self._settings.open(address)
-            return channel
-
     def _call(self, call: RouterCall[T], timeout_s: float | None = None) -> T:
-        """Calls a method on one router after another."""
-        deadline_s = time.monotonic() + self._seconds(timeout_s)
-        attempts = Attempts(self._retry, random.random, deadline_s)
-        while True:
-            address = self._routers.current
-            left_s = attempts.left_s(time.monotonic())
-            try:
-                stub = call.stub(self._channel(address))
-                found = getattr(stub, call.method)(
-                    call.request, timeout=left_s, metadata=self._settings.metadata
-                )
-            except (grpc.RpcError, ValueError) as failure:
-                # ValueError: the channel was closed meanwhile.
-                error = self._contact.failed(address, ROUTER, call.method, failure)
-            else:
-                self._contact.reached(address, ROUTER)
-                return call.read(found)
-            if attempts.is_unknown_call(call, error):
-                # An older router, or no router at all? A call that every router knows tells.
-                left_s = attempts.left_s(time.monotonic())
-                self.describe(timeout_s=max(left_s, LAST_TRY_S))
-            # Also when no time is left for another try: the next call should not wait for the same
-            # router, which may hang.
-            if error.retryable:
-                self._routers.failed(address)
-            if attempts.has_removed(call, error):
-                return call.read(None)
-            self._pause(attempts.pause_s(error, time.monotonic()))
-
-    def _pause(self, seconds: float) -> None:
-        if self._closed.wait(seconds):
-            raise FailedPrecondition("the client is closed")
+        return call_routers(self._connection, call, timeout_s)

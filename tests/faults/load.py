@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from sirocco_client import Client, Publisher, Subscription, query_from_json
-from sirocco_client.client_base import CREDIT
 from sirocco_client.connection.endpoints import preferred_order
+from sirocco_client.notifications.receiving import CREDIT
 
 from tests.end_to_end.under_load import QUERIES, WORDS
 from tests.oracle import matches

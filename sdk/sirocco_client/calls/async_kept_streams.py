@@ -43,14 +43,12 @@ class AsyncKeptStreams:
 
     def __init__(
         self,
-        method: Callable[[str], Any],
-        metadata: Any,
+        call: Callable[[str], Any],
         clock_s: Callable[[], float] = time.monotonic,
         idle_s: float = IDLE_S,
     ) -> None:
-        """As `KeptStreams`."""
-        self._method = method
-        self._metadata = metadata
+        """As `KeptStreams`; `call`: calls `SearchMany` at the address of a merger."""
+        self._call = call
         self._clock_s = clock_s
         self._idle_s = idle_s
         self._is_closed = False
@@ -109,7 +107,7 @@ class AsyncKeptStreams:
             self._drop(stream)
         if not is_warm or not self._rules.may_open(address, self._count, now_s):
             return None
-        stream = _Stream(address, self._method(address)(metadata=self._metadata))
+        stream = _Stream(address, self._call(address))
         self._count += 1
         return stream
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Condition, Thread
 from typing import Any
@@ -36,13 +36,13 @@ class _Stream:
         responses: The call.
     """
 
-    def __init__(self, address: str, method: Any, metadata: Any) -> None:
+    def __init__(self, address: str, call: Callable[[str, Iterator[Any]], Any]) -> None:
         self.address = address
         self.is_busy = self.is_late = False
         self.until_s = 0.0
         self.numbered = Numbered()
         self._outgoing: SimpleQueue[SearchManyRequest | None] = SimpleQueue()
-        self.responses = method(iter(self._outgoing.get, None), metadata=metadata)
+        self.responses = call(address, iter(self._outgoing.get, None))
 
     def ask(self, search: SearchRequest) -> None:
         self._outgoing.put(self.numbered.request(search))
@@ -58,21 +58,18 @@ class KeptStreams:
 
     def __init__(
         self,
-        method: Callable[[str], Any],
-        metadata: Any,
+        call: Callable[[str, Iterator[Any]], Any],
         clock_s: Callable[[], float] = time.monotonic,
         idle_s: float = IDLE_S,
     ) -> None:
         """Starts without streams.
 
         Args:
-            method: Address of a merger → its method `SearchMany`.
-            metadata: Sent with every stream.
+            call: Calls `SearchMany` at the address of a merger with these requests.
             clock_s: The time, seconds.
             idle_s: After which time without a search a stream is closed.
         """
-        self._method = method
-        self._metadata = metadata
+        self._call = call
         self._clock_s = clock_s
         self._idle_s = idle_s
         self._is_closed = False
@@ -174,7 +171,7 @@ class KeptStreams:
                 keeper = Thread(target=self._keep, name="sirocco-streams", daemon=True)
                 keeper.start()
                 self._keeper = keeper
-            stream = _Stream(address, self._method(address), self._metadata)
+            stream = _Stream(address, self._call)
         except RuntimeError:
             # No thread can be started, as when the interpreter ends.
             return None

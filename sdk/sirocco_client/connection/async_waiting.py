@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
+import grpc.aio
+
+from sirocco_client.errors import Unavailable
+
+# What a broken stream raises. InvalidStateError: written to a call that has already ended.
+BROKEN = (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, Unavailable)
+
 
 class Signal:
     """Wakes all present waiters. A waiter checks its condition again."""

@@ -12,12 +12,12 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 
-from sirocco_client.base.numbers import read_seconds
 from sirocco_client.connection.async_waiting import was_call_cancelled
 from sirocco_client.connection.channels import error_of
-from sirocco_client.connection.contact import MERGER, Contact
+from sirocco_client.connection.connection import AsyncConnection
+from sirocco_client.connection.contact import MERGER
 from sirocco_client.connection.endpoints import Endpoints
-from sirocco_client.connection.retry import Backoff, Retry
+from sirocco_client.connection.retry import Backoff
 from sirocco_client.errors import DeadlineExceeded, FailedPrecondition, SiroccoError, Unavailable
 from sirocco_client.notifications.decode import Delivery, NotificationBatch
 from sirocco_client.notifications.receiving import Receiving
@@ -33,19 +33,16 @@ class AsyncSubscription:
     def __init__(
         self,
         state: Receiving,
-        retry: Retry,
+        connection: AsyncConnection,
         merger_order: Callable[[str, float], Awaitable[Endpoints]],
         call_to: Callable[[str], Any],
-        contact: Contact,
-        reach_s: float,
         began: Callable[[AsyncSubscription], None],
     ) -> None:
         """Use `AsyncClient.subscribe`."""
         self._state = state
-        self._backoff = Backoff(retry, random.random, reach_s=reach_s)
-        self._contact = contact
-        # Time limit for finding mergers, and for the first answer, seconds.
-        self._reach_s = reach_s
+        # The client's time limit is also that for finding mergers, and for the first answer.
+        self._connection = connection
+        self._backoff = Backoff(connection.retry, random.random, reach_s=connection.timeout_s)
         # Why no merger is available.
         self._trouble: Unavailable | None = None
         self._merger_order = merger_order
@@ -86,7 +83,7 @@ class AsyncSubscription:
 
     async def open(self, timeout_s: float | None = None) -> None:
         """As `Subscription.open`."""
-        wait_s = self._reach_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
+        wait_s = self._connection.seconds(timeout_s)
         try:
             async with asyncio.timeout(wait_s):
                 while not self._state.is_placed and not self._closed.is_set():
@@ -172,18 +169,20 @@ class AsyncSubscription:
                 self._trouble = error if isinstance(error, Unavailable) else None
                 await self._broken(error)
             else:
-                error = self._contact.failed(self._address, MERGER, "Receive", failure)
+                error = self._connection.contact.failed(self._address, MERGER, "Receive", failure)
                 await self._broken(error)
             return None
         self._backoff.progressed()
-        self._contact.reached(self._address, MERGER)
+        self._connection.contact.reached(self._address, MERGER)
         return self._state.received(response)
 
     async def _open(self) -> Any:
         self._began(self)
         self._backoff.begin()
         if self._mergers is None:
-            self._mergers = await self._merger_order(self._state.subscriber, self._reach_s)
+            self._mergers = await self._merger_order(
+                self._state.subscriber, self._connection.timeout_s
+            )
             if self._closed.is_set():
                 # `close` found no call to end.
                 raise Unavailable("the subscription is closed")

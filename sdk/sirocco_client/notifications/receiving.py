@@ -12,6 +12,9 @@ from sirocco_client.connection.flow import CreditWindow
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.notifications.decode import NotificationBatch
 
+# Matches that a subscription lets the server send ahead.
+CREDIT = 10_000
+
 
 class Receiving:
     """The state of one subscription.

@@ -22,8 +22,8 @@ from sirocco_api.v1.receive_service_pb2 import (
 )
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
-from sirocco_client.connection.channels import Metadata
-from sirocco_client.connection.contact import MERGER, Contact
+from sirocco_client.connection.connection import AsyncConnection
+from sirocco_client.connection.contact import MERGER
 from sirocco_client.connection.error_messages import error_from_message
 from sirocco_client.errors import SiroccoError, Unavailable, Unimplemented
 
@@ -41,29 +41,23 @@ class SharedCalls:
     """The shared calls of one client.
 
     Args:
-        channel: returns the channel to an address.
-        metadata: sent with each call.
-        contact: of the client.
+        connection: of the client.
     """
 
-    def __init__(
-        self, channel: Callable[[str], grpc.aio.Channel], metadata: Metadata, contact: Contact
-    ) -> None:
-        self._channel = channel
-        self._metadata = metadata
-        self._contact = contact
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
         self._calls: dict[str, _SharedCall] = {}
         # Mergers that are older than shared calls.
         self._older: set[str] = set()
 
     def open(self, address: str) -> Any:
         """Returns a stream to a merger, in the form of a call of `Receive`."""
-        stub = ReceiveServiceStub(self._channel(address))
+        stub = ReceiveServiceStub(self._connection.channel(address))
         if address in self._older:
-            return stub.Receive(metadata=self._metadata)
+            return stub.Receive(metadata=self._connection.metadata)
         shared = self._calls.get(address)
         if shared is None:
-            call = stub.ReceiveMany(metadata=self._metadata)
+            call = stub.ReceiveMany(metadata=self._connection.metadata)
             shared = self._calls[address] = _SharedCall(call, lambda e: self._ended(address, e))
         return shared.stream()
 
@@ -72,7 +66,7 @@ class SharedCalls:
         del self._calls[address]
         if failure is None:
             return Unavailable("the call was cancelled")
-        error = self._contact.failed(address, MERGER, "ReceiveMany", failure)
+        error = self._connection.contact.failed(address, MERGER, "ReceiveMany", failure)
         if isinstance(error, Unimplemented):
             self._older.add(address)
             return Unavailable("this merger shares no calls; the next one is not shared")

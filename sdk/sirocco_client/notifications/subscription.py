@@ -14,11 +14,11 @@ import grpc
 from sirocco_api.v1.receive_service_pb2 import ReceiveRequest
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
-from sirocco_client.base.numbers import read_seconds
-from sirocco_client.connection.channels import Metadata, error_of
-from sirocco_client.connection.contact import MERGER, Contact
+from sirocco_client.connection.channels import error_of
+from sirocco_client.connection.connection import Connection
+from sirocco_client.connection.contact import MERGER
 from sirocco_client.connection.endpoints import Endpoints
-from sirocco_client.connection.retry import Backoff, Retry
+from sirocco_client.connection.retry import Backoff
 from sirocco_client.errors import DeadlineExceeded, FailedPrecondition, SiroccoError, Unavailable
 from sirocco_client.notifications.decode import Delivery, NotificationBatch
 from sirocco_client.notifications.receiving import Receiving
@@ -36,26 +36,19 @@ class Subscription:
     def __init__(
         self,
         state: Receiving,
-        retry: Retry,
+        connection: Connection,
         merger_order: Callable[[str, float], Endpoints],
-        channel: Callable[[str], grpc.Channel],
-        metadata: Metadata,
-        contact: Contact,
-        reach_s: float,
         began: Callable[[Subscription], None],
     ) -> None:
         """Use `Client.subscribe`."""
         self._state = state
-        self._backoff = Backoff(retry, random.random, reach_s=reach_s)
-        self._contact = contact
-        # Time limit for finding mergers, and for the first answer, seconds.
-        self._reach_s = reach_s
+        # The client's time limit is also that for finding mergers, and for the first answer.
+        self._connection = connection
+        self._backoff = Backoff(connection.retry, random.random, reach_s=connection.timeout_s)
         self._opening_until_s: float | None = None
         self._merger_order = merger_order
         # Called before the stream is opened, so that the client can close it.
         self._began = began
-        self._channel = channel
-        self._metadata = metadata
         self._mergers: Endpoints | None = None
         self._lock = threading.Lock()
         # Held by the thread that waits for a batch.
@@ -110,7 +103,7 @@ class Subscription:
         """
         if self._state.is_placed or self._is_closed:
             return
-        timeout_s = self._reach_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
+        timeout_s = self._connection.seconds(timeout_s)
         self._opening_until_s = time.monotonic() + timeout_s
         timer = threading.Timer(timeout_s, self._stop_reading)
         timer.daemon = True
@@ -197,10 +190,12 @@ class Subscription:
                 # There was no merger, or this client ended the call.
                 self._broken(error_of(failure))
             else:
-                self._broken(self._contact.failed(self._address, MERGER, "Receive", failure))
+                self._broken(
+                    self._connection.contact.failed(self._address, MERGER, "Receive", failure)
+                )
             return None
         self._backoff.progressed()
-        self._contact.reached(self._address, MERGER)
+        self._connection.contact.reached(self._address, MERGER)
         return self._state.received(response)
 
     def _open(self) -> Any:
@@ -208,14 +203,16 @@ class Subscription:
         self._backoff.begin()
         if self._mergers is None:
             until_s = self._opening_until_s
-            left_s = self._reach_s if until_s is None else until_s - time.monotonic()
+            left_s = self._connection.timeout_s if until_s is None else until_s - time.monotonic()
             self._mergers = self._merger_order(self._state.subscriber, max(left_s, 0.01))
         self._address = self._mergers.current
-        stub = ReceiveServiceStub(self._channel(self._address))
+        stub = ReceiveServiceStub(self._connection.channel(self._address))
         with self._lock:
             self._outgoing = SimpleQueue()
             self._outgoing.put(self._state.open_request())
-            self._call = stub.Receive(iter(self._outgoing.get, None), metadata=self._metadata)
+            self._call = stub.Receive(
+                iter(self._outgoing.get, None), metadata=self._connection.metadata
+            )
             call = self._call
         if self._halt.is_set():
             # The thread that set it may have looked before the call existed.

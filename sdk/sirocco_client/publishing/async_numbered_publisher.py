@@ -7,14 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import grpc.aio
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 
 from sirocco_client.base.numbers import read_wait_s
-from sirocco_client.connection.channels import Metadata
-from sirocco_client.connection.contact import Contact
-from sirocco_client.connection.endpoints import Endpoints
-from sirocco_client.connection.retry import Backoff, Retry
+from sirocco_client.connection.connection import AsyncConnection
+from sirocco_client.connection.retry import Backoff
 from sirocco_client.errors import (
     Rejected,
     SiroccoError,
@@ -41,16 +38,12 @@ class AsyncNumberedPublisher(AsyncPublishing[NumberedOutbox]):
     def __init__(
         self,
         outbox: NumberedOutbox,
-        retry: Retry,
-        routers: Endpoints,
-        channel: Callable[[str], grpc.aio.Channel],
-        metadata: Metadata,
+        connection: AsyncConnection,
         on_rejected: Callable[[Rejected], None],
         on_acknowledged: Callable[[], None] | None,
-        contact: Contact,
     ) -> None:
         """Use `AsyncClient.numbered_publisher`."""
-        super().__init__(outbox, retry, routers, channel, metadata, on_rejected, contact, None)
+        super().__init__(outbox, connection, on_rejected, reach_s=None)
         self._on_acknowledged = on_acknowledged
 
     async def publish_columns(self, columns: ObjectColumns, numbers: Sequence[int]) -> None:

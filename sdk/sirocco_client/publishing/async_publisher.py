@@ -7,20 +7,17 @@ import time
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import Any
 
-import grpc.aio
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 
 from sirocco_client.base.numbers import read_wait_s
-from sirocco_client.connection.channels import Metadata
-from sirocco_client.connection.contact import Contact
-from sirocco_client.connection.endpoints import Endpoints
-from sirocco_client.connection.retry import Retry
+from sirocco_client.connection.connection import AsyncConnection
 from sirocco_client.errors import Rejected
 from sirocco_client.objects.columns import check_columns
 from sirocco_client.objects.object import Object
 from sirocco_client.publishing.async_publishing import AsyncPublishing
 from sirocco_client.publishing.flush import CLOSE_TIMEOUT_S, END_TIMEOUT_S, flush_wait_s
 from sirocco_client.publishing.outbox import Outbox, PublishFlow, PublishResult
+from sirocco_client.publishing.session import new_session
 
 
 class AsyncPublisher(AsyncPublishing[Outbox]):
@@ -29,18 +26,12 @@ class AsyncPublisher(AsyncPublishing[Outbox]):
     def __init__(
         self,
         flow: PublishFlow,
-        retry: Retry,
-        routers: Endpoints,
-        channel: Callable[[str], grpc.aio.Channel],
-        metadata: Metadata,
-        new_session: Callable[[], int],
+        connection: AsyncConnection,
         on_rejected: Callable[[Rejected], None] | None,
-        contact: Contact,
-        reach_s: float,
     ) -> None:
         """Use `AsyncClient.publisher`."""
         outbox = Outbox(flow, new_session)
-        super().__init__(outbox, retry, routers, channel, metadata, on_rejected, contact, reach_s)
+        super().__init__(outbox, connection, on_rejected, connection.timeout_s)
 
     async def publish(self, source: Mapping[str, Any] | Object) -> int:
         """As `Publisher.publish`."""

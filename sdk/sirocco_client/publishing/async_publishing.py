@@ -15,10 +15,9 @@ import grpc.aio
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 
 from sirocco_client.connection.async_waiting import Signal, was_call_cancelled
-from sirocco_client.connection.channels import Metadata
-from sirocco_client.connection.contact import ROUTER, Contact
-from sirocco_client.connection.endpoints import Endpoints
-from sirocco_client.connection.retry import Backoff, Retry
+from sirocco_client.connection.connection import AsyncConnection
+from sirocco_client.connection.contact import ROUTER
+from sirocco_client.connection.retry import Backoff
 from sirocco_client.errors import (
     FailedPrecondition,
     Internal,
@@ -81,22 +80,14 @@ class AsyncPublishing(ABC, Generic[Box]):
     def __init__(
         self,
         outbox: Box,
-        retry: Retry,
-        routers: Endpoints,
-        channel: Callable[[str], grpc.aio.Channel],
-        metadata: Metadata,
+        connection: AsyncConnection,
         on_rejected: Callable[[Rejected], None] | None,
-        contact: Contact,
         reach_s: float | None,
     ) -> None:
         """Starts without a stream; `reach_s`: how long to try until the first answer."""
         self._outbox = outbox
-        self._retry = retry
-        self._routers = routers
-        self._channel = channel
-        self._metadata = metadata
+        self._connection = connection
         self._on_rejected = on_rejected
-        self._contact = contact
         self._reach_s = reach_s
         # Paused or flushing callers wait for the first, the task for the second.
         self._changed = Signal()
@@ -148,7 +139,7 @@ class AsyncPublishing(ABC, Generic[Box]):
     # --- what the task does ------------------------------------------------------------------
 
     async def _run(self) -> None:
-        backoff = Backoff(self._retry, random.random, reach_s=self._reach_s)
+        backoff = Backoff(self._connection.retry, random.random, reach_s=self._reach_s)
         try:
             while not self._is_closed:
                 now_s = time.monotonic()
@@ -156,11 +147,11 @@ class AsyncPublishing(ABC, Generic[Box]):
                     await self._work.wait(self._outbox.due_in_s(now_s))
                     continue
                 backoff.begin()
-                address = self._routers.current
+                address = self._connection.routers.current
                 error = await self._converse(address, backoff)
                 if error is None:
                     continue
-                self._routers.failed(address)
+                self._connection.routers.failed(address)
                 await self._pause(backoff.pause_s(error))
         except SiroccoError as error:
             self._give_up(error)
@@ -188,19 +179,21 @@ class AsyncPublishing(ABC, Generic[Box]):
         """
         self._outbox.rewind()
         generation = self._outbox.generation
-        channel = self._channel(address)
+        channel = self._connection.channel(address)
         error: SiroccoError = Unavailable("the server ended the stream")
         writing: asyncio.Task[None] | None = None
         call: Any = None
         try:
-            call = getattr(PublishServiceStub(channel), self.method)(metadata=self._metadata)
+            call = getattr(PublishServiceStub(channel), self.method)(
+                metadata=self._connection.metadata
+            )
             writing = asyncio.create_task(self._write(call, generation))
             while (response := await call.read()) is not grpc.aio.EOF:
                 backoff.progressed()
-                self._contact.reached(address, ROUTER)
+                self._connection.contact.reached(address, ROUTER)
                 self._acknowledge(response)
         except (grpc.RpcError, grpc.aio.UsageError) as failure:
-            error = self._contact.failed(address, ROUTER, self.method, failure)
+            error = self._connection.contact.failed(address, ROUTER, self.method, failure)
         except asyncio.CancelledError:
             if not was_call_cancelled():
                 raise

@@ -15,10 +15,9 @@ from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 
 from sirocco_client.base.numbers import read_wait_s
-from sirocco_client.connection.channels import Metadata
-from sirocco_client.connection.contact import ROUTER, Contact
-from sirocco_client.connection.endpoints import Endpoints
-from sirocco_client.connection.retry import Backoff, Retry
+from sirocco_client.connection.connection import Connection
+from sirocco_client.connection.contact import ROUTER
+from sirocco_client.connection.retry import Backoff
 from sirocco_client.errors import (
     FailedPrecondition,
     Internal,
@@ -30,6 +29,7 @@ from sirocco_client.objects.columns import check_columns
 from sirocco_client.objects.object import Object
 from sirocco_client.publishing.flush import CLOSE_TIMEOUT_S, END_TIMEOUT_S, flush_wait_s
 from sirocco_client.publishing.outbox import Outbox, PublishFlow, PublishResult
+from sirocco_client.publishing.session import new_session
 
 
 class Publisher:
@@ -43,24 +43,13 @@ class Publisher:
     def __init__(
         self,
         flow: PublishFlow,
-        retry: Retry,
-        routers: Endpoints,
-        channel: Callable[[str], grpc.Channel],
-        metadata: Metadata,
-        new_session: Callable[[], int],
+        connection: Connection,
         on_rejected: Callable[[Rejected], None] | None,
-        contact: Contact,
-        reach_s: float,
     ) -> None:
         """Use `Client.publisher`."""
         self._outbox = Outbox(flow, new_session)
-        self._retry = retry
-        self._routers = routers
-        self._channel = channel
-        self._metadata = metadata
+        self._connection = connection
         self._on_rejected = on_rejected
-        self._contact = contact
-        self._reach_s = reach_s
         # Guards the outbox and everything below.
         lock = threading.RLock()
         # Paused or flushing callers wait here;
@@ -244,15 +233,15 @@ class Publisher:
     # --- what the thread does ----------------------------------------------------------------
 
     def _run(self) -> None:
-        backoff = Backoff(self._retry, random.random, reach_s=self._reach_s)
+        backoff = Backoff(self._connection.retry, random.random, reach_s=self._connection.timeout_s)
         try:
             while self._await_work():
                 backoff.begin()
-                address = self._routers.current
+                address = self._connection.routers.current
                 error = self._converse(address, backoff)
                 if error is None:
                     continue
-                self._routers.failed(address)
+                self._connection.routers.failed(address)
                 pause_s = backoff.pause_s(error)
                 with self._changed:
                     self._work.wait_for(lambda: self._is_closed, pause_s)
@@ -295,10 +284,10 @@ class Publisher:
             call = self._open(address, requests)
             for response in call:
                 backoff.progressed()
-                self._contact.reached(address, ROUTER)
+                self._connection.contact.reached(address, ROUTER)
                 self._acknowledge(response)
         except grpc.RpcError as failure:
-            error = self._contact.failed(address, ROUTER, "Publish", failure)
+            error = self._connection.contact.failed(address, ROUTER, "Publish", failure)
         finally:
             with self._changed:
                 call, self._call = self._call, None
@@ -312,9 +301,9 @@ class Publisher:
             return error if is_lost and self._outbox.generation == generation else None
 
     def _open(self, address: str, requests: Iterator[PublishRequest]) -> Any:
-        stub = PublishServiceStub(self._channel(address))
+        stub = PublishServiceStub(self._connection.channel(address))
         try:
-            call = stub.Publish(requests, metadata=self._metadata)
+            call = stub.Publish(requests, metadata=self._connection.metadata)
         except ValueError as failure:
             raise FailedPrecondition(f"the client is closed: {failure}") from None
         with self._changed:

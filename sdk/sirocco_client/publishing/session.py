@@ -7,6 +7,7 @@ again under the same numbers, so that the server can drop what it already has.
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -144,3 +145,8 @@ class PublishSession:
                 found = object_id(batch.request.objects, row)
                 return Rejected(rejection.number, found, error)
         raise Internal(f"number {rejection.number} was refused, but is not outstanding")
+
+
+def new_session() -> int:
+    """Returns a random name for a session, never 0."""
+    return secrets.randbits(64) or 1

@@ -610,7 +610,7 @@ def test_a_standing_query_is_searched_as_a_snapshot(small: Searchable) -> None:
     state = Searching(standing, None, None, False)
     state.request(1).query.mode = QUERY_MODE_CONTINUOUS
     with pytest.raises(InvalidArgument) as caught:
-        list(small.client._search(state, None, repeats=False))
+        list(small.client._searches.parts(state, None, repeats=False))
     assert caught.value.field == "mode"
 
 

@@ -129,7 +129,7 @@ def test_idle_streams_are_closed(
     merger: FakeMerger, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(STREAMS, monkeypatch)
-    getattr(client, "client", client)._kept._idle_s = 0.01
+    getattr(client, "client", client)._searches._kept._idle_s = 0.01
     assert client.search(EVERYWHERE).ids == [1, 2]
     assert eventually(lambda: merger.open_streams == 0 and merger.streams == 1)
     assert eventually(lambda: "sirocco-streams" not in [one.name for one in threading.enumerate()])
@@ -192,7 +192,7 @@ def test_a_forked_process_has_streams_of_its_own(
     take(STREAMS, monkeypatch)
     with Client("127.0.0.1:1", mergers=[merger.address]) as client:
         client.search(EVERYWHERE)
-        parents = client._kept
+        parents = client._searches._kept
         assert len(parents._streams) == 1
         child = os.getpid() + 1
         with monkeypatch.context() as forked, parents._changed:

@@ -208,7 +208,7 @@ def test_objects_show_their_state_and_no_secret(cluster: FakeCluster) -> None:
     assert repr(subscription).endswith(", closed>")
     client.close()
     assert repr(client).endswith(", closed>")
-    assert "secret-7" not in repr(client) + repr(client._settings)
+    assert "secret-7" not in repr(client) + repr(client._connection.settings)
 
 
 def test_the_version_is_that_of_the_package() -> None:

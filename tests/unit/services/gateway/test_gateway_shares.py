@@ -411,7 +411,7 @@ def test_clients_of_a_gateway_receive_no_more_ahead_than_a_window() -> None:
     async def run() -> None:
         front = front_of()
         client = front.clients._client_of(ANNA)
-        options = dict(client._settings.options("127.0.0.1:1"))
+        options = dict(client._connection.settings.options("127.0.0.1:1"))
         assert options["grpc.http2.lookahead_bytes"] == 1 << 16
         assert options["grpc.http2.bdp_probe"] == 0
         assert "grpc.http2.bdp_probe" not in dict(ChannelSettings().options("127.0.0.1:1"))

@@ -1,0 +1,162 @@
+"""What a client knows of its cluster, and the channels to its servers."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack
+
+import grpc
+import grpc.aio
+
+from sirocco_client.base.numbers import read_seconds
+from sirocco_client.connection.channels import ChannelSettings, Metadata, Tls
+from sirocco_client.connection.contact import ConnectionChange, Contact
+from sirocco_client.connection.endpoints import Endpoints, parse_addresses
+from sirocco_client.connection.retry import Retry
+from sirocco_client.errors import FailedPrecondition
+
+
+class ConnectionArguments(TypedDict):
+    """The arguments of `Client`, where they are described."""
+
+    router: str
+    mergers: Sequence[str] | None
+    tls: Tls | None
+    token: str | None
+    retry: Retry | None
+    timeout_s: float
+    message_bytes_max: int
+    window_bytes: int | None
+    on_connection: Callable[[ConnectionChange], None] | None
+
+
+class ConnectionBase(ABC):
+    """The arguments of a client, checked, and what it knows of its servers.
+
+    Attributes:
+        routers: The routers, and which of them is called.
+        mergers: host:port of mergers; None: the cluster is asked.
+        settings: Of all channels.
+        retry: How failed calls and broken streams are retried.
+        contact: Which servers are reached.
+        timeout_s: Time limit of a call with all its retries, seconds.
+    """
+
+    def __init__(self, **arguments: Unpack[ConnectionArguments]) -> None:
+        """Checks the arguments; connects to nothing."""
+        routers = parse_addresses(arguments["router"], "router")
+        self.routers = Endpoints(routers)
+        mergers = arguments["mergers"]
+        self.mergers = None if mergers is None else tuple(mergers)
+        self.settings = ChannelSettings(
+            arguments["tls"],
+            arguments["token"],
+            arguments["message_bytes_max"],
+            arguments["window_bytes"],
+            named=(*routers, *(self.mergers or ())),
+        )
+        self.retry = arguments["retry"] or Retry()
+        self.contact = Contact(arguments["on_connection"])
+        self.timeout_s = read_seconds(arguments["timeout_s"], "timeout_s")
+
+    @property
+    def metadata(self) -> Metadata:
+        """Sent with every call."""
+        return self.settings.metadata
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the client is closed."""
+
+    def seconds(self, timeout_s: float | None) -> float:
+        """Returns the time limit of a call, seconds; None: the client's."""
+        return self.timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
+
+    def check_open(self) -> None:
+        """Raises `FailedPrecondition` if the client is closed."""
+        if self.is_closed:
+            raise FailedPrecondition("the client is closed")
+
+    def __str__(self) -> str:
+        """Names the routers, never the token."""
+        state = ", closed" if self.is_closed else ""
+        return f"{', '.join(self.routers.all)}, timeout {self.timeout_s:g} s{state}"
+
+
+class Connection(ConnectionBase):
+    """The channels of a client for threads. Safe to share between threads."""
+
+    def __init__(self, **arguments: Unpack[ConnectionArguments]) -> None:
+        """As `ConnectionBase`."""
+        super().__init__(**arguments)
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+        self._closed = threading.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client is closed."""
+        return self._closed.is_set()
+
+    def channel(self, address: str) -> grpc.Channel:
+        """Returns the channel to a server; it connects at its first call."""
+        with self._lock:
+            self.check_open()
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = self._channels[address] = self.settings.open(address)
+            return channel
+
+    def pause(self, seconds: float) -> None:
+        """Waits, or raises `FailedPrecondition` as soon as the client is closed."""
+        self._closed.wait(seconds)
+        self.check_open()
+
+    def end(self) -> None:
+        """Refuses new calls, and wakes those that pause."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """Closes all channels."""
+        self.end()
+        with self._lock:
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+
+
+class AsyncConnection(ConnectionBase):
+    """The channels of a client for asyncio; belongs to its event loop."""
+
+    def __init__(self, **arguments: Unpack[ConnectionArguments]) -> None:
+        """As `ConnectionBase`."""
+        super().__init__(**arguments)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client is closed."""
+        return self._is_closed
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """As `Connection.channel`."""
+        self.check_open()
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self.settings.open_async(address)
+        return channel
+
+    def end(self) -> None:
+        """Refuses new calls."""
+        self._is_closed = True
+
+    async def close(self) -> None:
+        """Closes all channels."""
+        self.end()
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
