@@ -79,11 +79,13 @@ class QueryFront(QueryServiceServicer):
         figures: TenantFigures | None = None,
         pool: WorkPool | None = None,
         times: FrontTimes = TIMES,
+        tenant_steps: float | None = None,
     ) -> None:
         self._times = times
         self._owners = owners
         self._pool = pool or WorkPool("queries")
-        tenants = TenantRoom(owners, partitions, figures or TenantFigures(metrics), times)
+        figures = figures or TenantFigures(metrics)
+        tenants = TenantRoom(owners, partitions, figures, times, tenant_steps)
         self._checks = QueryChecks(self._pool, retention_ms, store=store)
         self._changes = QueryChanges(owners, partitions, tenants, self._pool, metrics)
         self._streams = Shares("bulk calls", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)

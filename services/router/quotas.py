@@ -1,4 +1,4 @@
-"""Limits of tenants: standing queries in the cluster, and publishing rates in this router.
+"""Limits of tenants: queries and their steps in the cluster, publishing rates in this router.
 
 Each router limits rates separately: with n routers a tenant may publish up to n times its rates.
 Queries are counted where they are registered, and looked up here at intervals: until then, two
@@ -8,7 +8,7 @@ routers that admit queries at the same time do not know each other's.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import fingerprint_of
 from sirocco.model.quota import Bucket
+from sirocco.model.step_load import step_load
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
@@ -135,30 +136,34 @@ class PublishRates:
 
 @dataclass(slots=True)
 class _Seen:
-    """Queries of a tenant (or their bytes) at the last look, and those admitted here since."""
+    """Queries of a tenant (or what they take) at the last look, and those admitted here since."""
 
-    amount: int
+    amount: float
     at_ms: int
-    added: int = 0
+    added: float = 0
 
 
 class QueryQuota:
-    """Limit on the number of tenants' standing queries, or on their bytes.
+    """Limit on the number of tenants' standing queries, on their bytes, or on their steps.
 
     Args:
-        counted: asks the owners for the number, or the bytes, of live queries with an id prefix.
+        counted: asks the owners for the number, the bytes, or the steps of live queries with an id
+            prefix.
         figures: counts refusals.
         limit: which of a tenant's limits this is.
         times: between looks.
+        usual: the limit of tenants that have none of their own; None: they have none.
     """
 
     def __init__(
         self,
-        counted: Callable[[str], Awaitable[int]],
+        counted: Callable[[str], Awaitable[float]],
         figures: TenantFigures,
         limit: str = "queries",
         times: FrontTimes = TIMES,
+        usual: float | None = None,
     ) -> None:
+        self._usual = usual
         self._times = times
         self._limit = limit
         self._counted = counted
@@ -166,7 +171,7 @@ class QueryQuota:
         self._seen: dict[str, _Seen] = {}
         self._looking: dict[str, asyncio.Lock] = {}
         # Let in by tenant, with unknown outcomes.
-        self._under_way: Counter[str] = Counter()
+        self._under_way: defaultdict[str, float] = defaultdict(float)
 
     async def room(self, client: Caller, queries: int) -> int:
         """Returns how many new queries the caller may register; see `fitting`."""
@@ -174,17 +179,24 @@ class QueryQuota:
 
     def concerns(self, client: Caller) -> bool:
         """Whether the caller has such a limit."""
-        return bool(client.grant.tenant) and getattr(client.limits, self._limit) is not None
+        return self.limit_of(client) is not None
 
-    async def fitting(self, client: Caller, amounts: Sequence[int]) -> int:
+    def limit_of(self, client: Caller) -> float | None:
+        """Returns the limit of the caller's tenant; None: it has none."""
+        if not client.grant.tenant:
+            return None
+        own: float | None = getattr(client.limits, self._limit)
+        return self._usual if own is None else own
+
+    async def fitting(self, client: Caller, amounts: Sequence[float]) -> int:
         """Returns how many of the first amounts fit, and counts them as registered.
 
         The caller says `settled` when their outcome is known.
         """
         tenant = client.grant.tenant
-        if not self.concerns(client) or not amounts:
+        limit = self.limit_of(client)
+        if limit is None or not amounts:
             return len(amounts)
-        limit = int(getattr(client.limits, self._limit))
         wanted = sum(amounts)
         async with self._looking.setdefault(tenant, asyncio.Lock()):
             now_ms = monotonic_ms()
@@ -208,11 +220,21 @@ class QueryQuota:
             self._figures.refused(tenant, self._limit)
         return let_in
 
-    def settled(self, client: Caller, amount: int) -> None:
+    def settled(self, client: Caller, amount: float) -> None:
         """Records that the outcome of admitted changes is known: the next count includes them."""
         # Not below 0: the tenant may have had no limit when they were let in.
         tenant = client.grant.tenant
         self._under_way[tenant] = max(0, self._under_way[tenant] - amount)
+
+    def refusal_by_steps(self, client: Caller, load: float) -> ResourceExhausted:
+        """Returns the error for a query whose steps have no room."""
+        return ResourceExhausted(
+            f"tenant {client.grant.tenant} has no room for a query that counts as {load:g} steps a "
+            f"second, its steps_per_s are {self.limit_of(client):g}; a longer step or a shorter "
+            "window counts less",
+            field="step",
+            retry_after_ms=QUERIES_RETRY_MS,
+        )
 
     @staticmethod
     def refusal_by_size(client: Caller, size: int) -> ResourceExhausted:
@@ -270,14 +292,14 @@ class TenantQueries:
         if request.id_prefix:
             # The reading thread does not notice that its caller has gone: the next one waits.
             counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
-            response.queries, response.bytes = await asyncio.shield(counting)
+            response.queries, response.bytes, response.steps_per_s = await asyncio.shield(counting)
         return response
 
-    async def _counted(self, registry: Registry, prefix: str) -> tuple[int, int]:
+    async def _counted(self, registry: Registry, prefix: str) -> tuple[int, int, float]:
         async with self._reading.setdefault(registry.partition, asyncio.Lock()):
             return await asyncio.to_thread(self._count, registry, prefix)
 
-    def _count(self, registry: Registry, prefix: str) -> tuple[int, int]:
+    def _count(self, registry: Registry, prefix: str) -> tuple[int, int, float]:
         partition = registry.partition
         known = self._read.get(partition)
         if known is None or known.epoch != registry.epoch:
@@ -289,10 +311,11 @@ class TenantQueries:
             known.offset = offset + 1
         known.offset = max(known.offset, end)
         known.tidy(registry, self._tidy_ms)
-        handles, fingerprints, sizes = known.of(prefix)
+        handles, fingerprints, sizes, loads = known.of(prefix)
         # A query whose change was void, or that was removed again, is not live.
         is_live = self._are_live(registry, handles, fingerprints)
-        return int(np.count_nonzero(is_live)), int(sizes[is_live].sum())
+        count = int(np.count_nonzero(is_live))
+        return count, int(sizes[is_live].sum()), float(loads[is_live].sum())
 
     def _are_live(
         self, registry: Registry, handles: NDArray[np.uint64], fingerprints: NDArray[np.uint64]
@@ -311,13 +334,13 @@ class _Tenants:
     Attributes:
         epoch: epoch of the ownership under which it was read.
         offset: next offset to read.
-        handles: prefix → handle → offset of the newest change that was read, compiled bytes, and
-            fingerprint.
+        handles: prefix → handle → offset of the newest change that was read, compiled bytes,
+            fingerprint, and load of its steps.
     """
 
     epoch: int
     offset: int = 0
-    handles: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
+    handles: dict[str, dict[int, tuple[int, int, int, float]]] = field(default_factory=dict)
     _tidied_ms: int = field(default_factory=monotonic_ms)
     _tidied_offset: int = 0
 
@@ -329,14 +352,22 @@ class _Tenants:
         if separator:
             found = self.handles.setdefault(tenant + separator, {})
             size = compiled_bytes(query, change.subscriber)
-            found[change.handle] = offset, size, fingerprint_of(query.id)
+            found[change.handle] = offset, size, fingerprint_of(query.id), step_load(query)
 
-    def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Returns a tenant's handles u8[n], fingerprints u8[n], bytes i8[n]; some may be gone."""
+    def of(
+        self, prefix: str
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
+        """Returns a tenant's queries, some of which may be gone.
+
+        Returns:
+            handles u8[n], fingerprints u8[n], bytes i8[n], loads of their steps f8[n].
+        """
         found = self.handles.get(prefix, {})
-        sizes = np.fromiter((size for _, size, _ in found.values()), np.int64, len(found))
-        fingerprints = np.fromiter((each for _, _, each in found.values()), np.uint64, len(found))
-        return np.fromiter(found, np.uint64, len(found)), fingerprints, sizes
+        each, count = found.values(), len(found)
+        sizes = np.fromiter((size for _, size, _, _ in each), np.int64, count)
+        fingerprints = np.fromiter((known for _, _, known, _ in each), np.uint64, count)
+        loads = np.fromiter((load for *_, load in each), np.float64, count)
+        return np.fromiter(found, np.uint64, count), fingerprints, sizes, loads
 
     def tidy(self, registry: Registry, interval_ms: int) -> None:
         """Forgets removed queries from time to time.
@@ -346,7 +377,7 @@ class _Tenants:
         if monotonic_ms() - self._tidied_ms < interval_ms:
             return
         for prefix, offsets in self.handles.items():
-            handles, fingerprints, _ = self.of(prefix)
+            handles, fingerprints, *_ = self.of(prefix)
             live = registry.live.have(handles, fingerprints).tolist()
             self.handles[prefix] = {
                 handle: known

@@ -89,6 +89,7 @@ class RouterService(Service):
             store=settings.store,
             figures=figures,
             pool=self._pool,
+            tenant_steps=settings.tenant_steps,
         )
         self._owner_back = OwnerBack(self.worker, stored, tenants, self._pool)
         self._arrivals = ArrivalBack(self.machine.intake)

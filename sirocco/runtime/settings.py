@@ -102,6 +102,8 @@ class ClusterSettings:
         merger: limits of each merger.
         edge: how much each gRPC server takes at a time.
         reflection: show the contract of the services for clients at their ports.
+        tenant_steps: load of the steps of a tenant's standing queries (`step_load`), where the file
+            of tokens does not say otherwise.
     """
 
     cluster: str = "sirocco"
@@ -127,6 +129,7 @@ class ClusterSettings:
     merger: MergerFrontLimits = MERGER_FRONT
     edge: EdgeLimits = EDGE
     reflection: bool = False
+    tenant_steps: float = 1_000.0
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for settings that contradict each other."""
@@ -306,6 +309,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
             ),
         ),
         reflection=read.switch("SIROCCO_REFLECTION", DEFAULTS.reflection),
+        tenant_steps=read.number("SIROCCO_TENANT_STEPS", DEFAULTS.tenant_steps, 0, 1e9),
     )
     redis, redis_ca = _redis(read)
     return ProcessSettings(

@@ -62,6 +62,7 @@ def defaults() -> dict[str, Any]:
         "merger.unreadTimeout": format_duration(cluster.merger.unread_ms),
         "edge.calls": cluster.edge.calls,
         "edge.tenantCalls": cluster.edge.tenant_calls,
+        "edge.tenantSteps": cluster.tenant_steps,
         "edge.messageMemory": cluster.edge.budget_bytes,
         "edge.tenantMessageMemory": cluster.edge.tenant_budget_bytes,
     }

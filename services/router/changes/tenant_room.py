@@ -1,16 +1,17 @@
-"""What tenants may still register: limits on the number of their queries, and on their bytes."""
+"""What tenants may still register: limits on their queries, and on what these take."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.model.errors import ResourceExhausted
 from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import fingerprint_of, query_handle
+from sirocco.model.step_load import step_load
 from sirocco.protocol.contract.effects import ChangeRequest
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
 from sirocco.runtime.grpc.authentication import Caller
@@ -23,14 +24,29 @@ class TenantRoom:
     """Lets in changes as far as the limits of their tenants allow."""
 
     def __init__(
-        self, owners: Owners, partitions: int, figures: TenantFigures, times: FrontTimes
+        self,
+        owners: Owners,
+        partitions: int,
+        figures: TenantFigures,
+        times: FrontTimes,
+        steps_per_s: float | None = None,
     ) -> None:
-        """Counts queries with the `owners` of so many registry partitions."""
+        """Counts queries with the `owners` of so many registry partitions.
+
+        Args:
+            owners: of so many `partitions`.
+            figures: count refusals.
+            times: between looks.
+            steps_per_s: of tenants without a limit of their own.
+        """
         self._owners = owners
         self._partitions = partitions
         self._times = times
         self._quota = QueryQuota(self._counted, figures, times=times)
         self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes", times)
+        self._step_quota = QueryQuota(
+            self._counted_steps, figures, "steps_per_s", times, usual=steps_per_s
+        )
 
     @asynccontextmanager
     async def room(
@@ -40,7 +56,7 @@ class TenantRoom:
 
         What is within the limits counts as being under way until the body has ended.
         """
-        let_in: list[tuple[QueryQuota, int]] = []
+        let_in: list[tuple[QueryQuota, float]] = []
 
         def settle() -> None:
             for quota, amount in let_in:
@@ -62,7 +78,7 @@ class TenantRoom:
         self,
         client: Caller,
         wanted: Sequence[tuple[int, ChangeRequest]],
-        let_in: list[tuple[QueryQuota, int]],
+        let_in: list[tuple[QueryQuota, float]],
     ) -> dict[int, ResourceExhausted]:
         """Returns rows beyond the tenant's limits, with errors; repeated registrations never are.
 
@@ -71,17 +87,21 @@ class TenantRoom:
             wanted: rows and their changes, all of one action.
             let_in: gets the quotas and what they have let in.
         """
-        if not wanted or not (self._quota.concerns(client) or self._byte_quota.concerns(client)):
-            return {}
         # Rows of one id pass together: any of them may be the one that is in force afterwards.
         rows: dict[str, list[int]] = {}
-        sizes: Counter[str] = Counter()
+        sizes: defaultdict[str, float] = defaultdict(float)
+        loads: defaultdict[str, float] = defaultdict(float)
+        counts_bytes = self._byte_quota.concerns(client)
         for row, change in wanted:
-            assert change.query is not None
+            query = change.query
+            assert query is not None
             rows.setdefault(change.id, []).append(row)
-            sizes[change.id] = max(
-                sizes[change.id], compiled_bytes(change.query, change.subscriber)
-            )
+            size = compiled_bytes(query, change.subscriber) if counts_bytes else 0
+            sizes[change.id] = max(sizes[change.id], size)
+            loads[change.id] = max(loads[change.id], step_load(query))
+        has_steps = self._step_quota.concerns(client) and any(loads.values())
+        if not (self._quota.concerns(client) or counts_bytes or has_steps):
+            return {}
         is_update = wanted[0][1].action == "update"
         live = await self._live(rows)
         new = [name for name in rows if is_update or name not in live]
@@ -90,14 +110,30 @@ class TenantRoom:
             fitting = await self._quota.room(client, len(new))
             let_in.append((self._quota, fitting))
             refused = dict.fromkeys(new[fitting:], QueryQuota.refusal(client))
-        # An update counts in full until its bytes are counted again.
         asked = [name for name in new if name not in refused]
-        amounts = [sizes[name] for name in asked]
-        fitting = await self._byte_quota.fitting(client, amounts)
-        let_in.append((self._byte_quota, sum(amounts[:fitting])))
-        for name in asked[fitting:]:
-            refused[name] = QueryQuota.refusal_by_size(client, sizes[name])
+        for name in await self._beyond(self._byte_quota, client, asked, sizes, let_in):
+            refused[name] = QueryQuota.refusal_by_size(client, int(sizes[name]))
+        asked = [name for name in asked if name not in refused and loads[name]]
+        for name in await self._beyond(self._step_quota, client, asked, loads, let_in):
+            refused[name] = self._step_quota.refusal_by_steps(client, loads[name])
         return {row: error for name, error in refused.items() for row in rows[name]}
+
+    @staticmethod
+    async def _beyond(
+        quota: QueryQuota,
+        client: Caller,
+        names: Sequence[str],
+        amounts: Mapping[str, float],
+        let_in: list[tuple[QueryQuota, float]],
+    ) -> Sequence[str]:
+        """Returns those for which a quota has no room: the last ones.
+
+        An update counts in full until its query is counted again.
+        """
+        wanted = [amounts[name] for name in names]
+        fitting = await quota.fitting(client, wanted)
+        let_in.append((quota, sum(wanted[:fitting])))
+        return names[fitting:]
 
     async def _live(self, names: Iterable[str]) -> set[str]:
         """Returns those ids that have a live query."""
@@ -121,14 +157,21 @@ class TenantRoom:
     async def _counted_bytes(self, prefix: str) -> int:
         return (await self._totals(prefix))[1]
 
-    async def _totals(self, prefix: str) -> tuple[int, int]:
-        """Returns the number of live queries with this id prefix, and their bytes."""
+    async def _counted_steps(self, prefix: str) -> float:
+        return (await self._totals(prefix))[2]
+
+    async def _totals(self, prefix: str) -> tuple[int, int, float]:
+        """Returns the number of live queries with this id prefix, their bytes, and their steps."""
         requests = [
             owner_pb.CountQueriesRequest(partition=partition, id_prefix=prefix)
             for partition in range(self._partitions)
         ]
         answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
-        return sum(each.queries for each in answers), sum(each.bytes for each in answers)
+        return (
+            sum(each.queries for each in answers),
+            sum(each.bytes for each in answers),
+            sum(each.steps_per_s for each in answers),
+        )
 
 
 def _live(answer: owner_pb.CountQueriesResponse) -> list[tuple[int, int]]:

@@ -87,16 +87,18 @@ class CountQueriesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ..., handles: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CountQueriesResponse(_message.Message):
-    __slots__ = ("queries", "live_handles", "bytes", "live_fingerprints")
+    __slots__ = ("queries", "live_handles", "bytes", "live_fingerprints", "steps_per_s")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     LIVE_HANDLES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LIVE_FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_PER_S_FIELD_NUMBER: _ClassVar[int]
     queries: int
     live_handles: _containers.RepeatedScalarFieldContainer[int]
     bytes: int
     live_fingerprints: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ..., live_fingerprints: _Optional[_Iterable[int]] = ...) -> None: ...
+    steps_per_s: float
+    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ..., live_fingerprints: _Optional[_Iterable[int]] = ..., steps_per_s: _Optional[float] = ...) -> None: ...
 
 class ReadQueriesResponse(_message.Message):
     __slots__ = ("queries", "next_offset")

@@ -234,9 +234,9 @@ class Registered:
         self.read: list[int] = []
         self.registry = SimpleNamespace(partition=1, epoch=1, offset=0, live=self.live)
 
-    def say(self, handle: int, name: str | None) -> None:
+    def say(self, handle: int, name: str | None, **form: Any) -> None:
         """Appends a change that the machine has entered."""
-        members = {"id": name, "kind": "range", "mode": "continuous"}
+        members = {"id": name, "kind": "range", "mode": "continuous", **form}
         query = None if name is None else parse_query(members)
         self.log.append(cast(Change, SimpleNamespace(handle=handle, subscriber="s", query=query)))
         self.registry.offset = len(self.log)
@@ -285,6 +285,15 @@ def count(tenants: TenantQueries) -> Callable[[str], int]:
         return asyncio.run(tenants.answer(request)).queries
 
     return counted
+
+
+def test_steps_are_counted_by_tenant(registered: Registered, tenants: TenantQueries) -> None:
+    terms = {"kind": "terms", "k": 100, "window": "10m", "step": "100ms"}
+    for handle, name in enumerate(["a:1", "a:2", "b:1"]):
+        registered.say(handle, name, **terms)
+    registered.say(3, "a:3")
+    asked = CountQueriesRequest(partition=1, id_prefix="a:")
+    assert asyncio.run(tenants.answer(asked)).steps_per_s == 60
 
 
 def test_live_queries_are_counted_by_tenant(

@@ -15,9 +15,10 @@ from sirocco.model.access import Grant, Limits
 from sirocco.model.errors import AlreadyExists
 from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import Query, fingerprint_of, query_handle
+from sirocco.model.step_load import step_load
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION
-from sirocco.runtime.grpc.authentication import Caller
+from sirocco.runtime.grpc.authentication import EVERYBODY, Caller
 from sirocco.services.router import queries
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
@@ -58,6 +59,7 @@ class Registry:
             if request.partition == 0:
                 response.queries = len(self.live)
                 response.bytes = self.bytes
+                response.steps_per_s = sum(map(step_load, self.live.values()))
             return response
         for handle, fingerprint in zip(request.handles, request.fingerprints, strict=True):
             if (handle, fingerprint) in {(query_handle(n), fingerprint_of(n)) for n in self.live}:
@@ -90,9 +92,11 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
     return as_tenant
 
 
-def front(registry: Registry, times: FrontTimes = TIMES) -> QueryFront:
+def front(
+    registry: Registry, times: FrontTimes = TIMES, tenant_steps: float | None = None
+) -> QueryFront:
     metrics = RouterMetrics(CollectorRegistry())
-    return QueryFront(cast(Owners, registry), 2, metrics, times=times)
+    return QueryFront(cast(Owners, registry), 2, metrics, times=times, tenant_steps=tenant_steps)
 
 
 async def errors(front: QueryFront, action: str, *rows: tuple[str, str]) -> list[str]:
@@ -179,5 +183,56 @@ def test_the_changes_of_a_client_that_has_gone_count_for_a_while(limited: Any) -
         assert serving._changes._tenants._quota._under_way["a"] == 1
         async with asyncio.timeout(10):
             await until(lambda: not serving._changes._tenants._quota._under_way["a"])
+
+    asyncio.run(run())
+
+
+async def steps(front: QueryFront, action: str, *rows: tuple[str, str]) -> list[str]:
+    """As `errors`, of terms queries whose steps count as three each: an id and the step."""
+    members = {"kind": "terms", "k": 100, "window": "10m"}
+    message = pb.RegisterQueriesRequest(
+        queries=[query_message(name, "s", **members, step=step) for name, step in rows]
+    )
+    outcomes = (await front._bulk(action, message)).outcomes
+    return [
+        "" if each.error is None else f"{each.error.code} {each.error.field}" for each in outcomes
+    ]
+
+
+REFUSED = "RESOURCE_EXHAUSTED step"
+
+
+@pytest.mark.parametrize("own", [{}, {"steps_per_s": 70}])
+def test_steps_are_let_in_as_far_as_slots_keep_up(own: dict[str, int], limited: Any) -> None:
+    """A tenant's steps of 100 ms, each a search of its window, held up everybody in its slots."""
+    limited(**own)
+
+    async def run() -> None:
+        registry = Registry()
+        # What a tenant's limits say comes before what the cluster's settings say.
+        serving = front(registry, tenant_steps=70 if not own else 1)
+        names = [f"q{number}" for number in range(10_000)]
+        found = await steps(serving, "register", *((name, "100ms") for name in names))
+        assert found == ["", "", *[REFUSED] * 9_998]
+        # Slower ones still fit; what is registered already is not refused, and nothing without
+        # steps counts.
+        assert await steps(serving, "register", ("s1", "1s"), ("q0", "100ms")) == ["", ""]
+        assert await steps(serving, "update", ("q0", "200ms"), ("s1", "1s")) == [REFUSED] * 2
+        assert await errors(serving, "register", ("r1", "a")) == [""]
+        assert sum(map(step_load, registry.live.values())) == 63
+        limited(steps_per_s=93)
+        assert await steps(serving, "update", ("q0", "100ms")) == [""]
+
+    asyncio.run(run())
+
+
+def test_steps_of_callers_without_a_tenant_are_not_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queries, "caller", lambda: EVERYBODY)
+
+    async def run() -> None:
+        serving = front(Registry(), tenant_steps=1)
+        assert await steps(serving, "register", ("q1", "100ms")) == [""]
 
     asyncio.run(run())
