@@ -11,6 +11,7 @@ from sirocco_client.client import Client
 from sirocco_client.connection.channels import Tls
 from sirocco_client.connection.contact import ConnectionChange
 from sirocco_client.connection.retry import Retry
+from sirocco_client.connection.tokens import TokenFile
 from sirocco_client.errors import (
     AlreadyExists,
     CursorExpired,
@@ -137,6 +138,7 @@ __all__ = [
     "TermsQuery",
     "TermsStep",
     "Tls",
+    "TokenFile",
     "Told",
     "ToldList",
     "TrackedNotification",

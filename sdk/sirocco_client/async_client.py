@@ -36,6 +36,7 @@ from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, Tls
 from sirocco_client.connection.connection import AsyncConnection
 from sirocco_client.connection.contact import ConnectionChange
 from sirocco_client.connection.retry import Retry
+from sirocco_client.connection.tokens import Token
 from sirocco_client.errors import (
     Rejected,
     Unavailable,
@@ -72,7 +73,7 @@ class AsyncClient:
         *,
         mergers: Sequence[str] | None = None,
         tls: Tls | None = None,
-        token: str | None = None,
+        token: Token = None,
         retry: Retry | None = None,
         timeout_s: float = 30.0,
         message_bytes_max: int = MESSAGE_BYTES_MAX,

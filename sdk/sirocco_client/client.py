@@ -32,6 +32,7 @@ from sirocco_client.connection.channels import MESSAGE_BYTES_MAX, Tls
 from sirocco_client.connection.connection import Connection
 from sirocco_client.connection.contact import ConnectionChange
 from sirocco_client.connection.retry import Retry
+from sirocco_client.connection.tokens import Token
 from sirocco_client.errors import (
     Rejected,
 )
@@ -65,7 +66,7 @@ class Client:
         *,
         mergers: Sequence[str] | None = None,
         tls: Tls | None = None,
-        token: str | None = None,
+        token: Token = None,
         retry: Retry | None = None,
         timeout_s: float = 30.0,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
@@ -79,7 +80,9 @@ class Client:
                 client. When one fails, the next is tried.
             mergers: host:port of mergers; None: the cluster is asked.
             tls: None: plain text.
-            token: Bearer token sent with every call.
+            token: Bearer token sent with every call, or a function that returns the present one, as
+                `TokenFile` does. It is called for each call and stream, by any thread. After a
+                refusal it is asked once more, so that streams outlive their token.
             retry: How failed calls and broken streams are retried.
             timeout_s: Time limit of one call with all its retries, seconds. A stream has no time
                 limit, but its first answer must arrive within this time.

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from sirocco_client import Tls
+from sirocco_client import Tls, TokenFile
 from sirocco_client.connection.endpoints import parse_addresses
-from sirocco_client.errors import InvalidArgument as BadAddress
+from sirocco_client.connection.tokens import Token
+from sirocco_client.errors import InvalidArgument as BadValue
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.services.connector.runner import SinkConfig, SourceConfig
@@ -45,7 +46,7 @@ class ConnectorConfig:
 
     Attributes:
         router: host:port of routers, with commas between them.
-        token: bearer token; None without.
+        token: bearer token, or its file, which is read again when it changes; None without.
         ca: certificate of the authority of the services; None: plain text.
         server_name: the name in their certificates.
         timeout_s: for one call to the cluster, before it is made again.
@@ -54,7 +55,7 @@ class ConnectorConfig:
     """
 
     router: str
-    token: str | None = field(default=None, repr=False)
+    token: Token = field(default=None, repr=False)
     ca: bytes | None = field(default=None, repr=False)
     server_name: str = "sirocco"
     timeout_s: float = 30.0
@@ -198,20 +199,19 @@ def _router(top: Section, environment: Mapping[str, str]) -> str:
         raise InvalidArgument("is missing, and so is SIROCCO_ROUTER", field="router")
     try:
         return ",".join(parse_addresses(found, "router"))
-    except BadAddress as error:
+    except BadValue as error:
         raise InvalidArgument(error.message, field="router") from None
 
 
-def _token(top: Section) -> str | None:
+def _token(top: Section) -> Token:
     given, path = top.text("token", ""), top.text("token_file", "")
     if given and path:
         raise InvalidArgument("give it or token, not both", field="token_file")
     if path:
-        data = read_file(Path(path), "token_file")
         try:
-            given = data.decode("ascii").strip()
-        except UnicodeDecodeError:
-            raise InvalidArgument(f"{path}: is no token", field="token_file") from None
+            return TokenFile(path)
+        except BadValue as error:
+            raise InvalidArgument(error.message, field="token_file") from None
     return given or None
 
 

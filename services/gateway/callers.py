@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from sirocco_client import AsyncClient, Tls, Unauthenticated
-from sirocco_client.connection.channels import TOKEN_LENGTH_MAX
+from sirocco_client.connection.tokens import TOKEN_LENGTH_MAX
 from starlette.requests import HTTPConnection
 
 from sirocco.model.errors import ResourceExhausted

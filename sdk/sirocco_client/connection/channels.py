@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import grpc
 import grpc.aio
 
 from sirocco_client.connection.error_messages import error_from_wire
+from sirocco_client.connection.tokens import Token, present_token
 from sirocco_client.errors import InvalidArgument, SiroccoError, Unavailable
 
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
@@ -35,10 +35,6 @@ KEEPALIVE_TIMEOUT_MS = 10_000
 # The longest pause between tries to connect; gRPC's default of two minutes would outlive all of our
 # retries.
 RECONNECT_MS_MAX = 5_000
-
-# Servers refuse metadata above 16 KB.
-TOKEN_LENGTH_MAX = 8_192
-_TOKEN = re.compile(f"[!-~]{{1,{TOKEN_LENGTH_MAX}}}")
 
 Metadata: TypeAlias = "tuple[tuple[str, str], ...]"
 
@@ -66,7 +62,8 @@ class ChannelSettings:
 
     Attributes:
         tls: None: plain text.
-        token: Bearer token sent with every call; use it with TLS, or inside a mesh that encrypts.
+        token: Bearer token sent with every call, or what returns the present one; use it with TLS,
+            or inside a mesh that encrypts.
         message_bytes_max: Largest message in either direction, bytes.
         window_bytes: See `Client`.
         named: The host:port values given by the user. Certificates do not name the addresses that
@@ -74,24 +71,27 @@ class ChannelSettings:
     """
 
     tls: Tls | None = None
-    token: str | None = field(default=None, repr=False)
+    token: Token = field(default=None, repr=False)
     message_bytes_max: int = MESSAGE_BYTES_MAX
     window_bytes: int | None = None
     named: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuses what could not be sent; gRPC would report that no server can be reached."""
-        if self.token is not None and not _is_token(self.token):
-            raise InvalidArgument(
-                f"must be one line of at most {TOKEN_LENGTH_MAX} ASCII characters", field="token"
-            )
+        if not callable(self.token):
+            present_token(self.token)
         if self.tls is not None and not _are_certificates(self.tls.root_certificates):
             raise InvalidArgument("holds no certificate in PEM form", field="tls.root_certificates")
 
     @property
     def metadata(self) -> Metadata:
-        """Returns the metadata sent with every call."""
-        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
+        """Returns the metadata sent with a call now.
+
+        Raises:
+            InvalidArgument: What the function returns is no token.
+        """
+        token = present_token(self.token) if callable(self.token) else self.token
+        return () if token is None else (("authorization", f"Bearer {token}"),)
 
     def options(self, address: str) -> Sequence[tuple[str, Any]]:
         """gRPC's channel arguments."""
@@ -147,10 +147,6 @@ class ChannelSettings:
         if self.tls is None:
             return grpc.aio.insecure_channel(address, self.options(address))
         return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options(address))
-
-
-def _is_token(token: object) -> bool:
-    return isinstance(token, str) and _TOKEN.fullmatch(token) is not None
 
 
 def _are_certificates(pem: object) -> bool:

@@ -15,6 +15,7 @@ from sirocco_client.connection.channels import ChannelSettings, Metadata, Tls
 from sirocco_client.connection.contact import ConnectionChange, Contact
 from sirocco_client.connection.endpoints import Endpoints, parse_addresses
 from sirocco_client.connection.retry import Retry
+from sirocco_client.connection.tokens import Token
 from sirocco_client.errors import FailedPrecondition
 
 
@@ -24,7 +25,7 @@ class ConnectionArguments(TypedDict):
     router: str
     mergers: Sequence[str] | None
     tls: Tls | None
-    token: str | None
+    token: Token
     retry: Retry | None
     timeout_s: float
     message_bytes_max: int
@@ -58,7 +59,9 @@ class ConnectionBase(ABC):
             named=(*routers, *(self.mergers or ())),
         )
         self.retry = arguments["retry"] or Retry()
-        self.contact = Contact(arguments["on_connection"])
+        self.contact = Contact(
+            arguments["on_connection"], renews_token=callable(arguments["token"])
+        )
         self.timeout_s = read_seconds(arguments["timeout_s"], "timeout_s")
 
     @property

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 import grpc
 
 from sirocco_client.connection.channels import error_of, error_without_details
-from sirocco_client.errors import InvalidArgument, SiroccoError, Unavailable, Unimplemented
+from sirocco_client.errors import (
+    InvalidArgument,
+    SiroccoError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
 
 # Names of servers in errors, and the field of an address.
 ROUTER, MERGER = "router", "merger"
@@ -53,8 +59,19 @@ class ConnectionChange:
 class Contact:
     """The connections of one client. Safe to share between threads."""
 
-    def __init__(self, notify: Callable[[ConnectionChange], None] | None = None) -> None:
-        """Starts without connections; calls `notify` at a change, on the thread that notices it."""
+    def __init__(
+        self,
+        notify: Callable[[ConnectionChange], None] | None = None,
+        *,
+        renews_token: bool = False,
+    ) -> None:
+        """Starts without connections.
+
+        Args:
+            notify: Called at a change, on the thread that notices it.
+            renews_token: Whether a call that is refused for its token may be sent with a newer one.
+        """
+        self._renews_token = renews_token
         self._notify = notify
         self._lock = threading.Lock()
         self._reached: set[str] = set()
@@ -81,6 +98,8 @@ class Contact:
         error = self._meaning(address, service, call, failure)
         if isinstance(error, Unavailable) and address:
             self._note_lost(address, service, error)
+        if isinstance(error, Unauthenticated) and self._renews_token:
+            error.retryable = True
         return error
 
     def _note_lost(self, address: str, service: str, error: SiroccoError) -> None:

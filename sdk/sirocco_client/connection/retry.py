@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sirocco_client.base.numbers import read_real, read_whole
-from sirocco_client.errors import SiroccoError
+from sirocco_client.errors import SiroccoError, Unauthenticated
 
 # Seconds reserved for the last try within a time limit: a refused connection takes far less.
 LAST_TRY_S = 0.1
@@ -93,7 +93,9 @@ class Backoff:
         """
         self.begin()
         self._failures += 1
-        if not error.retryable or self._failures >= self._retry.attempts:
+        # A token that is refused is renewed once.
+        tries = 2 if isinstance(error, Unauthenticated) else self._retry.attempts
+        if not error.retryable or self._failures >= min(tries, self._retry.attempts):
             raise error
         # The exponent is bounded: otherwise many attempts would overflow a float.
         growth = self._retry.factor ** min(self._failures - 1, 64)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sirocco_client import Client, ConnectionChange, Retry, Tls
+from sirocco_client import Client, ConnectionChange, InvalidArgument, Retry, Tls, TokenFile
 
 from sirocco.cli.files.whole_file import read_whole
 from sirocco.cli.terminal.numbers import seconds
@@ -77,9 +77,11 @@ def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator
                 root_certificates=read_whole(args.ca, CA_BYTES_MAX), server_name=args.server_name
             )
         )
-        token = None if args.token_file is None else text_of(args.token_file).strip()
+        token = None if args.token_file is None else TokenFile(args.token_file)
     except OSError as error:
         raise CommandError(str(error)) from None
+    except InvalidArgument as error:
+        raise CommandError(f"--token-file: {error.message}") from None
     router = _router(args)
     with (
         contextlib.closing(_ConnectionNotes()) as notes,
