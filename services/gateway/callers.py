@@ -20,7 +20,7 @@ from sirocco_client.connection.tokens import TOKEN_LENGTH_MAX
 from starlette.requests import HTTPConnection
 
 from sirocco.model.errors import ResourceExhausted
-from sirocco.model.quota import SharedRate
+from sirocco.model.quotas.quota import SharedRate
 from sirocco.runtime.grpc.shares import host_of
 from sirocco.services.gateway.connections import peer_of
 from sirocco.services.gateway.publishing import SharedPublisher

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.access import SEPARATOR, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
-from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import fingerprint_of
-from sirocco.model.quota import Bucket
-from sirocco.model.step_load import step_load
+from sirocco.model.quotas.footprint import compiled_bytes
+from sirocco.model.quotas.quota import Bucket
+from sirocco.model.quotas.step_load import step_load
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import UNKNOWN

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.model.errors import ResourceExhausted
-from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import fingerprint_of, query_handle
-from sirocco.model.step_load import step_load
+from sirocco.model.quotas.footprint import compiled_bytes
+from sirocco.model.quotas.step_load import step_load
 from sirocco.protocol.contract.effects import ChangeRequest
 from sirocco.protocol.router.queries.live_queries import UNKNOWN
 from sirocco.runtime.grpc.authentication import Caller

@@ -27,7 +27,7 @@ from sirocco.model.errors import (
     Unauthenticated,
     Unavailable,
 )
-from sirocco.model.quota import Bucket, SharedRate
+from sirocco.model.quotas.quota import Bucket, SharedRate
 from sirocco.runtime.access.jwt_claims import ClaimRules, grant_of
 from sirocco.runtime.access.jwt_keys import JwtKey, JwtKeys, KeySource
 from sirocco.runtime.process.clock import monotonic_ms, now_ms

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sirocco.model.errors import ResourceExhausted
-from sirocco.model.quota import Bucket
+from sirocco.model.quotas.quota import Bucket
 from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import connection
 from sirocco.runtime.process.clock import monotonic_ms

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
-from sirocco.model.footprint import QUERY_BYTES
 from sirocco.model.query import fingerprint_of, parse_query
+from sirocco.model.quotas.footprint import QUERY_BYTES
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import LiveQueries

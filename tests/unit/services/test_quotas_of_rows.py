@@ -13,9 +13,9 @@ from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest, CountQueriesResponse
 from sirocco.model.access import Grant, Limits
 from sirocco.model.errors import AlreadyExists
-from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import Query, fingerprint_of, query_handle
-from sirocco.model.step_load import step_load
+from sirocco.model.quotas.footprint import compiled_bytes
+from sirocco.model.quotas.step_load import step_load
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.runtime.grpc.authentication import EVERYBODY, Caller

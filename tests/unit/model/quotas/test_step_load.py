@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sirocco.model.query import parse_query
-from sirocco.model.step_load import step_load
+from sirocco.model.quotas.step_load import step_load
 
 TERMS: dict[str, Any] = {"kind": "terms", "k": 100, "window": "10h", "step": "10s"}
 RANKED: dict[str, Any] = {

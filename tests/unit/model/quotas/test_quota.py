@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sirocco.model.quota import Bucket, SharedRate
+from sirocco.model.quotas.quota import Bucket, SharedRate
 
 
 def test_a_second_passes_at_once_and_then_the_rate() -> None:

@@ -12,8 +12,8 @@ from sirocco.index.base.compile import compile_queries
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS
 from sirocco.model.access import read_access
-from sirocco.model.footprint import KNN_ENTRY_BYTES, compiled_bytes
 from sirocco.model.query import Query, parse_query
+from sirocco.model.quotas.footprint import KNN_ENTRY_BYTES, compiled_bytes
 from sirocco.model.term_hashing import TermHashing
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.merger.list_entries import Entries
