@@ -218,7 +218,7 @@ class StoredSearch:
         found = list_frequent(views, condition, bounds, k)
         if found is None:
             return None
-        hits = partial(_hits_of, views, condition, bounds)
+        hits = partial(terms_search.sources_of, views, condition, bounds)
         counts = terms_search.TermCounts(found.hashes, found.counts, hits)
         return _Counted(counts, self._hashing, found.count_of)
 
@@ -307,12 +307,6 @@ class _Counted:
         rows = np.searchsorted(self._found.hashes, hashes)
         some = replace(self._found, hashes=hashes, counts=self._found.counts[rows])
         return terms_search.named_counts(some, _names.of(self._hashing))
-
-
-def _hits_of(views: Sequence[StoreView], condition: Condition, bounds: Bounds) -> Iterator[Hits]:
-    """Yields what satisfies a condition in several stores."""
-    for view in views:
-        yield from scan_range(view, condition, bounds)
 
 
 def _row_bytes(hits: Hits) -> NDArray[np.int64]:

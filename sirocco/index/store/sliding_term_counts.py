@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import ALL_TIME, Bounds, Condition
-from sirocco.index.store.store_search import scan_range
 from sirocco.index.store.term_codes import TermCodes
-from sirocco.index.store.terms_search import TermCounts, count_terms
+from sirocco.index.store.terms_search import TermCounts, count_terms, sources_of
 from sirocco.kernels.store.sliding_term_counts import BUCKETS, count_hot, move_counts, tally_terms
 
 Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
@@ -106,7 +105,7 @@ class SlidingTermCounts:
             self.forget()
             return count_terms(view, condition, bounds, k=self._k)
         hashes, counts = self._slide(window, forgotten)
-        return TermCounts(hashes, counts, partial(scan_range, view, condition, bounds))
+        return TermCounts(hashes, counts, partial(sources_of, (view,), condition, bounds))
 
     def forget(self) -> None:
         """Starts afresh with the next window, and releases the numbers of its terms."""

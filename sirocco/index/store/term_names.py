@@ -38,16 +38,19 @@ class TermNames:
         Args:
             hashes: u8[t], each in some object of `hits`.
             hits: where to look.
-            rows_with: returns the rows of hits that contain any of some terms.
+            rows_with: returns rows of the hits' slices that contain any of some terms.
         """
         wanted = hashes.tolist()
         texts = self._texts
-        missing = np.array([each for each in wanted if each not in texts], np.uint64)
+        unknown = {each for each in wanted if each not in texts}
+        missing = np.array(list(unknown), np.uint64)
         found: dict[int, str] = {}
         # Producing the hits may itself take a while.
         for one in hits if len(missing) else ():
             words = list({w for t in _texts_of(one, rows_with(one, missing)) for w in terms_of(t)})
-            found |= zip(self.hashing.numbers(words).tolist(), words, strict=True)
+            numbered = zip(self.hashing.numbers(words).tolist(), words, strict=True)
+            # The other words of these texts would fill the cache with what nobody asks for.
+            found |= {number: word for number, word in numbered if number in unknown}
             missing = np.array([each for each in missing.tolist() if each not in found], np.uint64)
             if not len(missing):
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,9 +18,10 @@ from sirocco.index.store.store_search import Hits, scan_range
 from sirocco.index.store.term_names import TermNames
 from sirocco.index.store.term_tally import TermTally
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.kernels.store.slice_seal import TERM_BITS
 
-__all__ = ["NO_COUNTS", "TermCounts", "count_terms", "named_counts", "top_terms"]
+__all__ = ["NO_COUNTS", "TermCounts", "count_terms", "named_counts", "sources_of", "top_terms"]
+
+_NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +31,8 @@ class TermCounts:
     Attributes:
         hashes: u8[t], wire hashes, ascending.
         counts: i8[t], at least 1.
-        hits: returns the counted rows, whose texts contain the terms.
+        hits: returns where the texts are: slices that contain the terms, and of active slices the
+            counted rows.
     """
 
     hashes: NDArray[np.uint64]
@@ -60,7 +62,7 @@ def count_terms(
         k: limit to the k most frequent and all ties with the last of them; None for all terms.
     """
     if k is not None and (frequent := count_frequent(view, condition, bounds, k)) is not None:
-        return TermCounts(*frequent, partial(scan_range, view, condition, bounds))
+        return TermCounts(*frequent, partial(sources_of, (view,), condition, bounds))
     tally = TermTally()
     tally.add(scan_range(view, condition, bounds))
     if not tally.hits:
@@ -92,25 +94,34 @@ def named_counts(found: TermCounts, names: TermNames) -> list[str]:
     return names.of(found.hashes, found.hits(), _rows_with)
 
 
+def sources_of(views: Iterable[StoreView], condition: Condition, bounds: Bounds) -> Iterator[Hits]:
+    """Yields where the texts of counted terms are: any row of a sealed slice leads to its terms."""
+    for view in views:
+        for slice_ in reversed(view.sealed):
+            yield Hits(slice_, _NO_ROWS)
+        alone = StoreView((), view.active, view.next_seq, view.table[:0])
+        yield from scan_range(alone, condition, bounds)
+
+
 def _rows_with(hits: Hits, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Returns rows of hits that contain any of the terms, one per term, unordered."""
+    """Returns rows that contain any of the terms, one per term, unordered.
+
+    Of a sealed slice any rows, found by its posting lists; of an active one rows of the hits.
+    """
     source = hits.source
     if isinstance(source, ActiveView):
         offsets, places = take_ragged(source.term_offsets[: source.rows + 1], hits.rows)
         terms = source.terms[places]
-    else:
-        begins = source.term_offsets[hits.rows].astype(np.int64)
-        lengths = source.term_offsets[hits.rows + 1].astype(np.int64) - begins
-        offsets = np.zeros(len(hits) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        places = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
-        mask = np.uint32((1 << TERM_BITS) - 1)
-        terms = source.vocabulary[source.terms[places] & mask]
-    order = np.argsort(terms, kind="stable")
-    found = np.searchsorted(terms[order], hashes)
-    found = np.minimum(found, max(0, len(order) - 1))
-    if not len(order):
-        return np.empty(0, np.int64)
-    is_held = terms[order[found]] == hashes
-    rows = np.searchsorted(offsets, order[found[is_held]], side="right") - 1
-    return sorted_distinct(hits.rows[rows])
+        order = np.argsort(terms, kind="stable")
+        held = order[_places_of(hashes, terms[order])]
+        return sorted_distinct(hits.rows[np.searchsorted(offsets, held, side="right") - 1])
+    numbers = _places_of(hashes, source.vocabulary)
+    return sorted_distinct(source.postings[source.posting_offsets[numbers]].astype(np.int64))
+
+
+def _places_of(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Returns the first place of each of the terms that is among the others, of no other term."""
+    if not len(ascending):
+        return _NO_ROWS
+    found = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
+    return found[ascending[found] == hashes]

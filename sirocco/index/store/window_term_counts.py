@@ -19,10 +19,10 @@ from sirocco.index.base.ragged import take_ragged
 from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices
 from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import ALL_TIME, Bounds, Condition
-from sirocco.index.store.store_search import Hits, scan_range
+from sirocco.index.store.store_search import Hits
 from sirocco.index.store.term_names import TermNames
 from sirocco.index.store.term_sums import add_counts
-from sirocco.index.store.terms_search import TermCounts, count_terms, named_counts
+from sirocco.index.store.terms_search import TermCounts, count_terms, named_counts, sources_of
 
 __all__ = ["TermRoom", "Texts", "WindowTermCounts"]
 
@@ -147,7 +147,7 @@ class WindowTermCounts:
 
         def hits() -> Iterable[Hits]:
             # Terms that are new in the window are in objects that have entered it.
-            return chain(news(), scan_range(view, condition, bounds))
+            return chain(news(), sources_of((view,), condition, bounds))
 
         return TermCounts(hashes[is_here], counts[is_here], hits)
 
