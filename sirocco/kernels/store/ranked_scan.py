@@ -45,6 +45,7 @@ from sirocco.kernels.store.ranked_state import (
     timed_part,
 )
 from sirocco.kernels.store.slice_range import collect_runs
+from sirocco.kernels.store.slice_region import is_any_near, rows_near
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, COUNT_LONG, FANOUT, TERM_BITS, TERM_MASK
 from sirocco.kernels.store.slice_table import (
     ARRIVAL_FIRST,
@@ -566,25 +567,16 @@ def rank_active(
     if words[1] == 1:
         west, south, east, north = values[0], values[1], values[2], values[3]
     circle = circle_of(figures[LON], figures[LAT], figures[RADIUS])
+    near = np.empty(_BLOCK, np.int64)
     for begin in range(0, rows, _BLOCK):
         end = min(begin + _BLOCK, rows)
-        near = np.int64(0)
-        # Without branches, so that the compiler emits vector instructions.
-        for row in range(begin, end):
-            near += np.int64(
-                (lon[row] >= west) & (lat[row] >= south) & (lon[row] <= east) & (lat[row] <= north)
-            )
-        if near == 0:
+        # The box excludes most blocks and rows, at a fraction of the distance's cost.
+        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
             continue
-        for row in range(begin, end):
-            # The box excludes most rows of a block, at a fraction of the distance's cost.
+        for i in range(rows_near(lon[begin:end], lat[begin:end], west, south, east, north, near)):
+            row = begin + near[i]
             if (
-                (lon[row] < west)
-                | (lon[row] > east)
-                | (lat[row] < south)
-                | (lat[row] > north)
-                | (arrivals_ms[row] < arrival_from_ms)
-                | (arrivals_ms[row] > arrival_to_ms)
+                (arrivals_ms[row] < arrival_from_ms) | (arrivals_ms[row] > arrival_to_ms)
             ) or not is_near(circle, lon[row], lat[row]):
                 continue
             search[OBJECTS] += 1

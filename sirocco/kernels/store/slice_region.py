@@ -34,6 +34,7 @@ __all__ = [
     "overlap_relation",
     "overlapping_children",
     "point_inside",
+    "rows_near",
 ]
 
 SHAPE_BOX = 0
@@ -208,7 +209,8 @@ def overlap_relation(words: Any, values: Any, boxes: Any, node: Any) -> Any:
 def is_any_near(lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any) -> Any:
     """Returns whether one of some points (f8[m]) lies in a box.
 
-    It has no branches, so that the compiler emits vector instructions.
+    It has no branches, so that the compiler emits vector instructions; of parts of longer arrays it
+    does so only if they are slices, as here.
     """
     near = np.int64(0)
     for i in range(lon.shape[0]):
@@ -216,3 +218,24 @@ def is_any_near(lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any
             (lon[i] >= west) & (lat[i] >= south) & (lon[i] <= east) & (lat[i] <= north)
         )
     return near != 0
+
+
+@kernel(inline=True)
+def rows_near(
+    lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any, out: Any
+) -> Any:  # fmt: skip
+    """Writes which of some points (f8[m]) lie in a box to `out` (i8[m] or longer), ascending.
+
+    Each is written, then counted or not: a processor cannot predict which points, in no spatial
+    order, lie inside.
+
+    Returns:
+        How many do.
+    """
+    count = np.int64(0)
+    for i in range(lon.shape[0]):
+        out[count] = i
+        count += np.int64(
+            (lon[i] >= west) & (lat[i] >= south) & (lon[i] <= east) & (lat[i] <= north)
+        )
+    return count

@@ -317,3 +317,21 @@ def test_a_search_of_nothing_finds_nothing() -> None:
     store.append_rows(rows)
     assert len(search_range(store.view(), limit=0)) == 0
     assert len(search_range(store.view(), bounds=Bounds(seq_before=0))) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_terms_that_share_a_tag_are_told_apart_in_active_slices(seed: int) -> None:
+    rng = random.Random(seed)
+    # The tag of a term is its lower 16 bits.
+    known = [(high << 16) + low for high in (1, 2, 3) for low in (7, 8, 9)]
+    store, plain = SlotStore(StoreLimits(active_rows=1 << 12)), Plain()
+    rows = random_rows(rng, 1_000, known=known)
+    plain.add(rows)
+    store.append_rows(rows)
+    view = store.view()
+    for number in range(60):
+        wanted = [(rng.sample(known, rng.choice([1, 2])), rng.sample(known, 1)) for _ in "ab"]
+        query = PlainQuery(wanted[: rng.choice([1, 2])])
+        found = search_range(view, compile_condition(columns([query]))).gather()
+        got = [] if found is None else found.seqs.tolist()
+        assert got == plain.matching(query, None, ALL_TIME, 0, len(rows)), (seed, number, query)

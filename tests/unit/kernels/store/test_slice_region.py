@@ -17,6 +17,7 @@ from sirocco.kernels.store.slice_region import (
     meets_node,
     overlap_relation,
     point_inside,
+    rows_near,
 )
 from sirocco.kernels.store.slice_runs import collect_runs
 from sirocco.kernels.store.slice_seal import BLOCK_ROWS, FANOUT, lay_boxes
@@ -141,3 +142,13 @@ def test_collecting_stops_when_cancelled() -> None:
     columns = (asked.words, asked.values, asked.quads, boxes, levels, 4_000)
     assert collect_runs(*columns, 1)[1] == -1
     assert collect_runs(*columns, 1_000)[1] >= 1
+
+
+def test_rows_near_are_those_in_the_box_borders_included() -> None:
+    rng = np.random.default_rng(1)
+    for count in (0, 1, 63, 64):
+        lon, lat = rng.integers(-3, 4, count) * 1.0, rng.integers(-3, 4, count) * 1.0
+        out = np.empty(64, np.int64)
+        found = rows_near(lon, lat, -1.0, -2.0, 1.0, 2.0, out)
+        inside = (abs(lon) <= 1.0) & (abs(lat) <= 2.0)
+        assert out[:found].tolist() == np.flatnonzero(inside).tolist()
