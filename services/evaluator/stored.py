@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -222,11 +222,13 @@ class StoredSearch:
         counts = terms_search.TermCounts(found.hashes, found.counts, hits)
         return _Counted(counts, self._hashing, found.count_of)
 
-    def ranked(self, wanted: Wanted, others: Sequence[SlotSearch]) -> tuple[FoundRows, Ranking]:
+    def ranked(
+        self, wanted: Wanted, others: Sequence[SlotSearch]
+    ) -> Generator[None, None, tuple[FoundRows, Ranking]]:
         """See `SlotSearch`."""
         assert wanted.ranking is not None
         views = [self._reaching(wanted), *(other.view for other in others)]
-        found = wanted.ranking.search_of(views, wanted.now_ms, wanted.bounds)
+        found = yield from wanted.ranking.in_turns(views, wanted.now_ms, wanted.bounds)
         rows, lengths = _NOTHING, np.empty(0, np.uint32)
         if found.candidates is not None:
             rows = replace(_rows(found.candidates), distances_m=found.distances_m)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 from sirocco.codec.search import row_chunks
 from sirocco.protocol.search.messages import Part
@@ -10,6 +11,8 @@ from sirocco.services.evaluator.answers.slot_groups import together
 from sirocco.services.evaluator.answers.slot_interface import SlotSearch, Wanted
 from sirocco.services.evaluator.answers.slot_states import with_slot_states
 from sirocco.services.evaluator.answers.turns import Turns
+
+T = TypeVar("T")
 
 
 def ranked_parts(
@@ -28,7 +31,7 @@ def ranked_parts(
     """
     parts: list[Part] = []
     for first, *others in together(wanted, [search for _, search in slots]):
-        found, ranking = first.ranked(wanted, others)
+        found, ranking = yield from _in_turns(first.ranked(wanted, others), turns)
         assert found.distances_m is not None
         # Totals are added up: they are in the first part of a group, zeros in the others.
         for begin, end in row_chunks(found.objects) if len(found) else [(0, 0)]:
@@ -42,3 +45,14 @@ def ranked_parts(
             )
         yield from turns.pause()
     yield from with_slot_states([number for number, _ in slots], moved, parts)
+
+
+def _in_turns(work: Generator[None, None, T], turns: Turns) -> Generator[None, None, T]:
+    """Does some work, which others interrupt; returns its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        yield from turns.pause()

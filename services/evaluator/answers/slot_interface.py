@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -152,8 +152,12 @@ class SlotSearch(Protocol):
         None if to count all terms is faster.
         """
 
-    def ranked(self, wanted: Wanted, others: Sequence[SlotSearch]) -> tuple[FoundRows, Ranking]:
+    def ranked(
+        self, wanted: Wanted, others: Sequence[SlotSearch]
+    ) -> Generator[None, None, tuple[FoundRows, Ranking]]:
         """Returns objects that may be among the k best, and statistics of all objects.
+
+        It yields whenever it has done some work.
 
         `others`: slots that have everything in memory, and are searched with this one.
         """

@@ -10,7 +10,7 @@ Distances are rounded to 1 mm first: the radius and the score both use the round
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -57,6 +57,8 @@ _STEPS_MAX = 8
 # Candidates compared with each other at once: about a millisecond.
 _CANDIDATES_MAX = 4_096
 _NEVER_SHORT = (1 << 63) - 1
+# What is done before others get their turn, see `rank_sealed`: 1 to 20 ms.
+WORK = 100_000
 # Name of what is derived from a slice.
 _ROW_BOUNDS = "row_bounds"
 
@@ -116,8 +118,24 @@ class RankedSearch:
 
         What is found in one of them excludes candidates of the others.
         """
+        turns = self.in_turns(views, now_ms, bounds)
+        while True:
+            try:
+                next(turns)
+            except StopIteration as end:
+                found: RankedPart = end.value
+                return found
+
+    def in_turns(
+        self,
+        views: Sequence[StoreView],
+        now_ms: int,
+        bounds: Bounds = ALL_TIME,
+        work: int = WORK,
+    ) -> Generator[None, None, RankedPart]:
+        """As `search_of`; yields when it has done some work, so that others get their turn."""
         scan = _Scan(self._query, self._hashes, views, now_ms)
-        scan.read(self.near, bounds)
+        yield from scan.read(self.near, bounds, work)
         return scan.part()
 
 
@@ -216,8 +234,8 @@ class _Scan:
             steps.append(max(steps[-1] + 1, int(steps[-1] * (3 * mean) ** (1 / (count - 1)))))
         return np.array(steps, np.int64)
 
-    def read(self, near: Condition, bounds: Bounds) -> None:
-        """Reads everything within the bounds; `near` is the query's circle."""
+    def read(self, near: Condition, bounds: Bounds, work: int) -> Iterator[None]:
+        """Reads everything within the bounds, in pieces; `near` is the query's circle."""
         sealed = self._sealed
         for number, active in enumerate(self._active, len(sealed)):
             rows = min(active.rows, bounds.seq_before - active.first_seq)
@@ -235,12 +253,19 @@ class _Scan:
             _row_bounds(slice_).addresses if _may_hold(slice_, bounds) else (0, 0)
             for slice_ in sealed
         ]
-        rank_sealed(
-            self._table, np.array(extras, np.int64), self._numbers, near.words, near.values,
-            near.quads, self._hashes, bounds.arrival_from_ms, bounds.arrival_to_ms,
-            bounds.seq_before, np.zeros(SCRATCH_WORDS + 3 * len(self._hashes), np.int64),
-            self._holders, self._search,
-        )  # fmt: skip
+        addresses = np.array(extras, np.int64)
+        scratch = np.zeros(SCRATCH_WORDS + 3 * len(self._hashes), np.int64)
+        place = np.array([len(sealed) - 1, 0, work], np.int64)
+        while True:
+            rank_sealed(
+                self._table, addresses, self._numbers, near.words, near.values, near.quads,
+                self._hashes, bounds.arrival_from_ms, bounds.arrival_to_ms, bounds.seq_before,
+                scratch, self._holders, self._search, place,
+            )  # fmt: skip
+            if place[0] < 0:
+                return
+            yield
+            place[2] = work
 
     def part(self) -> RankedPart:
         """Returns the result, without excluded candidates and without the candidates' terms."""

@@ -373,16 +373,16 @@ def _rank_stretch(
 @kernel
 def _rank_slice(
     source: Any, extras: Any, number: Any, numbers: Any, words: Any, values: Any, quads: Any,
-    circle: Any, life: Any, scratch: Any, holders: Any, search: Any,
-) -> None:  # fmt: skip
-    """Reads a slice; see `rank_sealed`."""
+    circle: Any, life: Any, scratch: Any, holders: Any, search: Any, place: Any,
+) -> Any:  # fmt: skip
+    """Reads a slice from a row on; see `rank_sealed`. Returns where to continue, -1 at its end."""
     (
         lon, lat, arrivals_ms, seqs, _, _, _, posting_offsets, postings, boxes, levels,
     ) = search_columns(source)  # fmt: skip
     n = source[N_ROWS]
     runs, run_count, _ = collect_runs(words, values, quads, boxes, levels, n, np.int64(1 << 62))
     if run_count == 0:
-        return
+        return np.int64(-1)
     m = search[KEYWORDS]
     places, stops, masks, marks, touched, newest_ms, timed, held_bits, step_of = scratch
     for j in range(m):
@@ -404,9 +404,13 @@ def _rank_slice(
     for run in range(run_count):
         begin = runs[3 * run]
         end = runs[3 * run + 1]
+        if end <= place[1]:
+            continue
+        is_begun = begin < place[1]
+        begin = max(begin, place[1])
         covers = runs[3 * run + 2] != 0
         is_marked = not covers or life[0] != 0
-        if not is_marked:
+        if not is_marked and not is_begun:
             # Runs begin and end at the borders of blocks.
             search[OBJECTS] += end - begin
             first = begin // BLOCK_ROWS
@@ -432,12 +436,18 @@ def _rank_slice(
                     numbers, source, number, search,
                 )  # fmt: skip
             begin = stretch_end
+            place[2] -= count * m * m
+            if is_marked:
+                place[2] -= _STRETCH_ROWS
+            if place[2] < 0:
+                return begin
+    return np.int64(-1)
 
 
 @kernel(
     types.void(
         _I8_2D, _I8_2D, _I8_2D, _I8, _F8, _F4, _U8, types.int64, types.int64, types.int64,
-        types.int64[::1], types.int64[::1], _SEARCH,
+        types.int64[::1], types.int64[::1], _SEARCH, types.int64[::1],
     )
 )  # fmt: skip
 def rank_sealed(
@@ -454,8 +464,12 @@ def rank_sealed(
     scratch: Any,
     holders: Any,
     search: Any,
+    place: Any,
 ) -> None:
     """Reads sealed slices, from the last to the first: the newest tend to score highest.
+
+    It stops when it has done some work: a search may take minutes, and its thread has others to
+    answer. What an object takes grows with the square of the keywords.
 
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
@@ -469,6 +483,9 @@ def rank_sealed(
         scratch: i8[SCRATCH_WORDS + 3 m], zeros, overwritten.
         holders: i8[m], added to: objects within the radius that hold each keyword.
         search: see `ranked_state`. It has room for one more than all candidates.
+        place: i8[3], updated. The slice and the row where to begin, or to continue, -1 and 0 at the
+            end; the work that is left, in objects with keywords times the square of the number of
+            keywords, and objects whose place and time are compared.
     """
     m = hashes.shape[0]
     search = i8_at(search.ctypes.data, search.shape[0])
@@ -498,7 +515,9 @@ def rank_sealed(
     )  # fmt: skip
     circle = circle_of(figures[LON], figures[LAT], figures[RADIUS])
     life = np.empty(4, np.int64)
-    for i in range(table.shape[0] - 1, -1, -1):
+    while place[0] >= 0:
+        i = place[0]
+        place[0] -= 1
         source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
         if is_outside(source, arrival_from_ms, arrival_to_ms, seq_before):
             continue
@@ -508,10 +527,14 @@ def rank_sealed(
         life[3] = seq_before - source[FIRST_SEQ]
         for j in range(m):
             own_numbers[j] = numbers[i, j]
-        _rank_slice(
+        row = _rank_slice(
             source, extras[i], np.int64(i), own_numbers, words, values, quads, circle, life,
-            own_scratch, holders, search,
+            own_scratch, holders, search, place,
         )  # fmt: skip
+        place[1] = max(row, 0)
+        if row >= 0:
+            place[0] = i
+            return
 
 
 @kernel

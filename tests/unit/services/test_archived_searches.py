@@ -28,6 +28,7 @@ from sirocco.services.evaluator.answers.slot_interface import Wanted
 from sirocco.services.evaluator.archived import ArchivedSlices
 from sirocco.services.evaluator.stored import StoredSlot
 from sirocco.transport.archive import MemoryArchive
+from tests.support.turns import result_of
 
 ROWS = 40
 
@@ -237,7 +238,7 @@ def test_statistics_of_a_ranked_query_count_objects_without_its_keywords(
     _, reader, _ = read
     point = {"lon": 1.0, "lat": 1.0}
     query = asked("ranked", point=point, k=3, radius_m=1e6, keywords=["water"], window="9d")
-    _, ranking = StoredSlot(slot, reader).search().ranked(wanted_of(query), ())
+    (_, ranking), _ = result_of(StoredSlot(slot, reader).search().ranked(wanted_of(query), ()))
     assert ranking.objects == ROWS
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sirocco.index.base.stored_rows import StoredRows
-from sirocco.index.store.ranked_search import RankedSearch
-from sirocco.index.store.store import SlotStore, StoreLimits
+from sirocco.index.store.ranked_search import RankedPart, RankedSearch
+from sirocco.index.store.store import SlotStore, StoreLimits, StoreView
 from sirocco.index.store.store_condition import ALL_TIME, Bounds
 from sirocco.model.attributes import Filter
 from sirocco.model.query import RankedQuery, Weights
@@ -18,6 +19,7 @@ from sirocco.model.text import term_hash
 from sirocco.protocol.search.ranked_merge import Candidates
 from tests.support.ranked_rules import all_candidates, candidates_in, event_keys, listed
 from tests.support.store_rows import random_place, random_rows
+from tests.support.turns import result_of
 
 WORDS = [f"word{i}" for i in range(30)]
 HASHES = [term_hash(word) for word in WORDS]
@@ -25,6 +27,8 @@ POINTS = [(13.4, 52.5), (180.0, 0.0), (-180.0, 2.0), (179.99, 1.0), (0.0, 90.0),
 RADII = [1.0, 700.0, 20_000.0, 600_000.0, 5_000_000.0, 21_000_000.0]
 WEIGHTS = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]
 WEIGHTS += [(0.2, 0.5, 0.3), (1 / 3, 1 / 3, 1 / 3), (0.9, 0.05, 0.05)]
+# How often each search let others go first.
+INTERRUPTIONS: list[int] = []
 SMALL = StoreLimits(active_rows=50, slices=3, slice_rows=2_000)
 
 
@@ -94,11 +98,24 @@ def some_bounds(rng: random.Random, rows: StoredRows) -> Bounds:
     return Bounds(first, last + rng.choice([0, -1, 1]), before)
 
 
+def in_pieces(
+    query: RankedQuery, views: Sequence[StoreView], now_ms: int, bounds: Bounds, work: int
+) -> RankedPart:
+    """Returns the result of a search that others interrupt; it has to be that of the whole."""
+    found, count = result_of(RankedSearch(query).in_turns(views, now_ms, bounds, work))
+    INTERRUPTIONS.append(count)
+    whole = RankedSearch(query).search_of(views, now_ms, bounds)
+    assert (found.objects_total, found.tokens_total) == (whole.objects_total, whole.tokens_total)
+    assert found.holders.tolist() == whole.holders.tolist()
+    assert event_keys(candidates_in(found)) == event_keys(candidates_in(whole))
+    return found
+
+
 def check(
     query: RankedQuery, store: SlotStore, rows: StoredRows, now_ms: int, bounds: Bounds, note: str
 ) -> tuple[int, int]:
     """Compares a store's result with the simple rules; returns candidates of both."""
-    found = RankedSearch(query).search(store.view(), now_ms, bounds)
+    found = in_pieces(query, [store.view()], now_ms, bounds, random.Random(note).randrange(9_000))
     return check_found(candidates_in(found), query, rows, now_ms, bounds, note)
 
 
@@ -165,6 +182,19 @@ def test_candidates_of_a_slot_lead_to_the_list_of_all_objects(seed: int) -> None
         check(query, store, rows, now_ms, bounds, f"seed={seed} {number}: {query} {bounds}")
 
 
+def test_a_long_search_gives_others_their_turn() -> None:
+    """60 keywords, and lists of 10,000, took a thread of the pool for minutes."""
+    rng = random.Random(1)
+    rows = random_rows(rng, 6_000, known=HASHES[:12])
+    store = SlotStore(StoreLimits(active_rows=8_000))
+    store.append_rows(rows)
+    store.seal()
+    query = replace(a_query(rng), radius_m=21_000_000.0, keywords=tuple(sorted(WORDS[:12])))
+    in_pieces(query, [store.view()], int(rows.arrivals_ms[-1]), ALL_TIME, 0)
+    # One for each stretch of 1,024 rows.
+    assert INTERRUPTIONS[-1] >= 5
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_candidates_of_several_slots_lead_to_the_list_of_all_objects(seed: int) -> None:
     rng = random.Random(seed)
@@ -186,7 +216,7 @@ def test_candidates_of_several_slots_lead_to_the_list_of_all_objects(seed: int) 
         first, last = sorted(rng.choices(rows.arrivals_ms.tolist(), k=2))
         bounds = rng.choice([ALL_TIME, Bounds(first, last)])
         views = [store.view() for store in stores]
-        found = candidates_in(RankedSearch(query).search_of(views, now_ms, bounds))
+        found = candidates_in(in_pieces(query, views, now_ms, bounds, rng.randrange(9_000)))
         note = f"seed={seed} {number}: {query} {bounds}"
         together += check_found(found, query, rows, now_ms, bounds, note)[0]
         for view in views:
