@@ -102,7 +102,7 @@ def find_columns(
         found[member] = next(((lower[name],) for name in usual if name in lower), ())
         if not found[member] and member in _REQUIRED and member not in elsewhere:
             raise InvalidArgument(
-                f"has no column for {member}: name it with --map {member}=COLUMN; "
+                f"has no column for {member}: the map names it, as {member}=COLUMN; "
                 f"there are {_listed(names)}",
                 field="header",
             )

@@ -25,7 +25,7 @@ def test_chosen_names_come_first_and_the_rest_is_attributes() -> None:
 @pytest.mark.parametrize(
     ("names", "chosen", "field", "message"),
     [
-        (["id", "lon"], "", "header", "no column for lat: name it with --map lat=COLUMN; there"),
+        (["id", "lon"], "", "header", "no column for lat: the map names it, as lat=COLUMN; there"),
         (["lon", "lat"], "", "header", "no column for id"),
         (["id", "lon", "lat"], "ts=when", "map", "no column 'when'; there are id, lon, lat"),
         (["id", "lon", "lat", "lat"], "", "header", "two columns 'lat'"),
