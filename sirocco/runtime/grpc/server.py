@@ -48,9 +48,21 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
+# Calls of one connection; further ones wait at the client. gRPC drops calls by chance when 1,000
+# wait to be taken (`grpc.server.max_pending_requests`): without a bound one connection that began
+# and reset calls without end, without a token, shut out everybody. With 2,048 others waited for
+# seconds.
+CONNECTION_CALLS_MAX = 1_024
+
 # gRPC bounds a compressed message by its unpacked size, before it has unpacked more.
 SERVER_OPTIONS = tuple(
-    (dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}).items()
+    (
+        dict(OPTIONS)
+        | {
+            "grpc.max_receive_message_length": RECEIVED_BYTES_MAX,
+            "grpc.max_concurrent_streams": CONNECTION_CALLS_MAX,
+        }
+    ).items()
 )
 
 # A process has at most two servers; half of its files are left for everything else.

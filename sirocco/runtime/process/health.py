@@ -74,6 +74,45 @@ class _BoundedServer(ThreadingHTTPServer):
         """Ignores connections that break."""
 
 
+# Metrics are not made again before so many times what making them took: who reaches the port gets
+# a fifth of a core at most.
+_REST = 4
+
+
+class Scrapes:
+    """The metrics as text, made for those who ask, but not for each of them.
+
+    Args:
+        registry: of the metrics.
+        refresh: updates them.
+        clock_s: of a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        refresh: Callable[[], None],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._refresh = refresh
+        self._clock_s = clock_s
+        self._lock = threading.Lock()
+        self._text = b""
+        self._due_s = float("-inf")
+
+    def text(self) -> bytes:
+        """Returns the metrics; in any thread."""
+        with self._lock:
+            begin_s = self._clock_s()
+            if begin_s >= self._due_s:
+                self._refresh()
+                self._text = generate_latest(self._registry)
+                end_s = self._clock_s()
+                self._due_s = end_s + _REST * (end_s - begin_s)
+            return self._text
+
+
 class HealthServer:
     """A small HTTP server in a thread of its own.
 
@@ -93,6 +132,8 @@ class HealthServer:
         connections_max: int = CONNECTIONS_MAX,
         request_s: float = REQUEST_S,
     ) -> None:
+        scrapes = Scrapes(registry, refresh)
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 """Answers a probe or a scrape."""
@@ -101,8 +142,7 @@ class HealthServer:
                 elif self.path == "/readyz":
                     self._respond(200 if is_ready() else 503, b"", "text/plain")
                 elif self.path == "/metrics":
-                    refresh()
-                    self._respond(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+                    self._respond(200, scrapes.text(), CONTENT_TYPE_LATEST)
                 else:
                     self._respond(404, b"", "text/plain")
 

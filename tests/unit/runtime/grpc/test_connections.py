@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from sirocco.runtime.grpc.edge import EdgeLimits
-from sirocco.runtime.grpc.server import GrpcServer, connections_max
+from sirocco.runtime.grpc.server import CONNECTION_CALLS_MAX, GrpcServer, connections_max
 from sirocco.runtime.process import process_tuning
 
 DEADLINE_S = 120.0
@@ -62,6 +62,23 @@ def test_no_more_connections_are_accepted_than_the_bound(opened: ExitStack) -> N
         each.close()
     with grpc.insecure_channel(address) as channel:
         grpc.channel_ready_future(channel).result(DEADLINE_S)
+
+
+def test_calls_of_one_connection_are_bounded(opened: ExitStack) -> None:
+    """Calls that were begun and reset without end, without a token, shut out everybody else."""
+    client = connection(serving(opened, EdgeLimits()), opened)
+    client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    received = b""
+    # Its settings come first (RFC 9113, 6.5): frames with a head of nine bytes, pairs of six.
+    while len(received) < 9 or len(received) < 9 + int.from_bytes(received[:3]):
+        received += client.recv(4_096)
+    pairs = received[9 : 9 + int.from_bytes(received[:3])]
+    settings = {
+        int.from_bytes(pairs[at : at + 2]): int.from_bytes(pairs[at + 2 : at + 6])
+        for at in range(0, len(pairs), 6)
+    }
+    max_concurrent_streams = 3
+    assert settings[max_concurrent_streams] == CONNECTION_CALLS_MAX
 
 
 def test_a_connection_that_does_not_shake_hands_is_closed(opened: ExitStack) -> None:

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sirocco.runtime.grpc.server import LoopThread
-from sirocco.runtime.process.health import HealthServer
+from sirocco.runtime.process.health import HealthServer, Scrapes
 from tests.support.waiting import eventually
 
 
@@ -118,3 +118,24 @@ def test_a_loop_that_stands_still_does_not_beat() -> None:
     eventually(lambda: running.beat_ms != beat_ms)
     assert running.beat_ms > beat_ms
     running.stop()
+
+
+def test_metrics_are_not_made_for_each_request() -> None:
+    now_s, refreshed = 0.0, 0
+
+    def refresh() -> None:
+        nonlocal now_s, refreshed
+        refreshed += 1
+        # It takes as long as with very many series.
+        now_s += 1.0
+
+    scrapes = Scrapes(CollectorRegistry(), refresh, lambda: now_s)
+    for _ in range(1_000):
+        scrapes.text()
+    assert refreshed == 1
+    now_s = 4.9
+    scrapes.text()
+    assert refreshed == 1
+    now_s = 5.0
+    scrapes.text()
+    assert refreshed == 2
