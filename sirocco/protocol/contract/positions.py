@@ -134,6 +134,11 @@ class Reached:
         return min(self.times_ms.get(source, NO_TIME_MS) for source in range(sources))
 
 
+def object_begin(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the first position of the object that each position belongs to."""
+    return np.asarray(positions >> PART_BITS << PART_BITS)
+
+
 def place_of(pinned: int, sent: int) -> int:
     """Returns the position of the next record for a target, within the record of `pinned`.
 

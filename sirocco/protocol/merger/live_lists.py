@@ -71,6 +71,7 @@ class LiveLists:
         found: Found,
         is_fresh: NDArray[np.bool_],
         fresh_from: NDArray[np.int64],
+        objects_from: NDArray[np.int64],
         reached: Reached,
         before_ms: NDArray[np.int64],
     ) -> NDArray[np.int64]:
@@ -80,6 +81,7 @@ class LiveLists:
             found: the record.
             is_fresh: for each of its matches, whether it is new.
             fresh_from: i8[k], position from which rows of each interval are new.
+            objects_from: i8[k], the begin of the first object that is not complete before it.
             reached: how far the slots have come, with this record.
             before_ms: i8[k], the time of each interval's slot before it.
 
@@ -95,7 +97,13 @@ class LiveLists:
         now_ms = max(reached.times_ms.values(), default=NO_TIME_MS)
         fresh = np.flatnonzero(is_fresh)
         fresh_kinds = kinds[found.matches.queries[fresh]]
-        self._take_candidates(found, specs, fresh[fresh_kinds == KIND_KNN])
+        are_candidates = kinds[found.matches.queries] == KIND_KNN
+        if are_candidates.any():
+            # Another owner of the slot may know another radius, and so send other candidates in
+            # other parts. All of them count until the object is complete, however often they come.
+            is_open = found.positions >= objects_from[found.interval_rows]
+            are_candidates &= is_fresh | is_open[found.matches.objects]
+            self._take_candidates(found, specs, np.flatnonzero(are_candidates))
         if found.steps is not None:
             is_new = found.steps.positions >= fresh_from[found.steps.interval_rows]
             # A new owner of a slot may need fewer records for a ranked step. Candidates that its

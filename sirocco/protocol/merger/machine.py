@@ -55,7 +55,13 @@ from sirocco.protocol.contract.messages import (
     Progress,
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
-from sirocco.protocol.contract.positions import NO_TIME_MS, ROW_BITS, Reached
+from sirocco.protocol.contract.positions import (
+    NO_TIME_MS,
+    ROW_BITS,
+    Intervals,
+    Reached,
+    object_begin,
+)
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
 from sirocco.protocol.merger.knn_lists import KnnLists
@@ -215,8 +221,9 @@ class MergerMachine:
             found, times_ms = entry.message, window.reached.times_ms
             sources = found.intervals.sources.tolist()
             before_ms = np.array([times_ms.get(slot, NO_TIME_MS) for slot in sources], np.int64)
+            objects_from = _objects_from(window.reached, found.intervals)
             fresh_from = window.reached.accept(found.intervals)
-            part = self._fresh(window, found, fresh_from, before_ms)
+            part = self._fresh(window, found, fresh_from, objects_from, before_ms)
             window.lists.advance(window.reached, found.intervals)
             if part is not None and not window.is_replaying:
                 window.parts.append(part)
@@ -233,6 +240,7 @@ class MergerMachine:
         window: Window,
         found: Found,
         fresh_from: NDArray[np.int64],
+        objects_from: NDArray[np.int64],
         before_ms: NDArray[np.int64],
     ) -> Found | None:
         """Returns what to send of a record as it is; None when there is nothing."""
@@ -250,7 +258,9 @@ class MergerMachine:
                 return found if fresh else None
             rows = np.flatnonzero(is_fresh)
         else:
-            rows = window.lists.take(found, is_fresh, fresh_from, window.reached, before_ms)
+            rows = window.lists.take(
+                found, is_fresh, fresh_from, objects_from, window.reached, before_ms
+            )
         if not len(rows):
             return None
         matches = found.matches.take(rows)
@@ -498,6 +508,16 @@ class MergerMachine:
             window.retained_bytes = self._settings.retained_bytes_max
         self.windows[event.partition] = window
         return [Follow(PARTIALS, event.partition, event.offset)]
+
+
+def _objects_from(reached: Reached, intervals: Intervals) -> NDArray[np.int64]:
+    """Returns i8[k], where the object begins that each slot has come to, before the intervals.
+
+    For an interval after a gap it is beyond all its rows.
+    """
+    positions = [reached.positions.get(slot, 0) for slot in intervals.sources.tolist()]
+    before = np.array(positions, np.int64)
+    return np.where(intervals.begins <= before, object_begin(before), np.iinfo(np.int64).max)
 
 
 def _bytes_of(part: Found) -> int:

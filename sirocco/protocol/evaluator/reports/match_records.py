@@ -2,8 +2,10 @@
 
 A record states for each of its slots which interval it covers. Large results are split: between
 slots, between objects, and for an object that meets very many queries between its matches (ordered
-by handle, so that every evaluator splits alike). Past objects of a new query all have one position
-of the slot's log (`pinned`), as have steps (`step_records`); their records are numbered there.
+by handle, so that every evaluator splits alike). Candidates of knn queries come in the last parts:
+which there are depends on what an evaluator knows of other slots (ADR 65). Past objects of a new
+query all have one position of the slot's log (`pinned`), as have steps (`step_records`); their
+records are numbered there.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class Report:
         objects_total: how many objects were matched.
         changes: u1[m], as in `MatchColumns`; None when all are plain matches.
         distances_m: f8[m], as in `MatchColumns`; None when no query has a point.
+        are_candidates: bool[m], of knn queries, where these are to be told apart; None: none are.
         pinned: position of the whole report; None: each match has its object's.
         batch: what was matched, with the objects' terms, for the counts by leaf.
     """
@@ -78,6 +81,7 @@ class Report:
     objects_total: int
     changes: NDArray[np.uint8] | None = None
     distances_m: NDArray[np.float64] | None = None
+    are_candidates: NDArray[np.bool_] | None = None
     pinned: int | None = None
     batch: Batch | None = None
 
@@ -222,28 +226,48 @@ def _are_first(rows: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _cut_object(report: Report, matches: NDArray[np.intp], limits: RecordLimits) -> Iterator[Piece]:
-    """Splits the matches of one object, in the order of their handles."""
+    """Splits the matches of one object, in the order of their handles, candidates last.
+
+    The parts before those of candidates are the same in every evaluator, and so are their numbers.
+    """
     order = np.argsort(report.table.handle_rows(report.query_rows[matches]), kind="stable")
     matches = matches[order]
     position = int(report.positions[report.object_rows[matches[0]]])
-    sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
-    object_bytes = int(_match_bytes(report, matches[:1])[0] - sizes[0])
-    room = max(limits.bytes_max - object_bytes, limits.bytes_max // 2)
-    ends = np.cumsum(sizes)
-    begin = part = 0
-    while begin < len(matches):
-        before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + room, side="right"))
-        end = max(begin + 1, min(end, begin + limits.matches_max))
-        is_last = end >= len(matches)
-        if part >> PART_BITS:
-            raise OverflowError(f"an object matches {len(matches)} queries of one slot and target")
+    parts = list(_parts_of(report, matches, limits))
+    if len(parts) > 1 << PART_BITS:
+        raise OverflowError(f"an object matches {len(matches)} queries of one slot and target")
+    for part, (own, size) in enumerate(parts):
+        is_last = part == len(parts) - 1
         next_position = None
         if report.pinned is None:
             next_position = position + ((1 << PART_BITS) if is_last else part + 1)
-        size = int(ends[min(end, len(matches)) - 1]) - before + object_bytes
-        yield Piece(report, matches[begin:end], size, next_position, part)
-        begin, part = end, part + 1
+        yield Piece(report, own, size, next_position, part)
+
+
+def _parts_of(
+    report: Report, matches: NDArray[np.intp], limits: RecordLimits
+) -> Iterator[tuple[NDArray[np.intp], int]]:
+    """Yields the matches of each part of an object, and their bytes."""
+    object_bytes = int(_match_bytes(report, matches[:1])[0])
+    object_bytes -= int(report.table.name_bytes(report.query_rows[matches[:1]])[0]) + MATCH_BYTES
+    room = max(limits.bytes_max - object_bytes, limits.bytes_max // 2)
+    for own in _candidates_last(report, matches):
+        ends = np.cumsum(report.table.name_bytes(report.query_rows[own]) + MATCH_BYTES)
+        begin = 0
+        while begin < len(own):
+            before = int(ends[begin - 1]) if begin else 0
+            end = int(np.searchsorted(ends, before + room, side="right"))
+            end = max(begin + 1, min(end, begin + limits.matches_max))
+            end = min(end, len(own))
+            yield own[begin:end], int(ends[end - 1]) - before + object_bytes
+            begin = end
+
+
+def _candidates_last(report: Report, matches: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    if report.are_candidates is None:
+        return [matches]
+    are_candidates = report.are_candidates[matches]
+    return [matches[~are_candidates], matches[are_candidates]]
 
 
 def _grouped(pieces: Iterable[Piece], limits: RecordLimits) -> Iterator[list[Piece]]:

@@ -553,3 +553,4 @@ def _put_hits(report: Report, hits: Hits) -> None:
     report.table = hits.names
     report.object_rows, report.query_rows = hits.object_rows, hits.query_rows
     report.changes, report.distances_m = hits.changes, hits.distances_m
+    report.are_candidates = hits.are_candidates

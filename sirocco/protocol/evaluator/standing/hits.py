@@ -23,6 +23,7 @@ class Hits:
         object_rows: i4[m], ascending.
         query_rows: i4[m].
         changes, distances_m: as in `MatchColumns`.
+        are_candidates: bool[m], of knn queries; None: none are, or the hits have one position.
     """
 
     names: Names
@@ -30,6 +31,7 @@ class Hits:
     query_rows: Rows
     changes: NDArray[np.uint8] | None = None
     distances_m: NDArray[np.float64] | None = None
+    are_candidates: NDArray[np.bool_] | None = None
 
     def at(self, rows: NDArray[np.intp]) -> Hits:
         """The same hits where the objects are these rows of a larger batch."""
@@ -54,14 +56,17 @@ def joined_hits(parts: list[tuple[int, Hits]], names: SlotQueries) -> Hits:
         [names.rows_of(family, hits.query_rows) for family, hits in present]
     )
     order = np.argsort(object_rows, kind="stable")
-    changes = _filled([h.changes for _, h in present], [h for _, h in present], np.uint8)
-    distances_m = _filled([h.distances_m for _, h in present], [h for _, h in present], np.float64)
+    found = [hits for _, hits in present]
+    changes = _filled([hits.changes for hits in found], found, np.uint8)
+    distances_m = _filled([hits.distances_m for hits in found], found, np.float64)
+    are_candidates = _filled([hits.are_candidates for hits in found], found, np.bool_)
     return Hits(
         names,
         object_rows[order],
         query_rows[order],
         None if changes is None else changes[order],
         None if distances_m is None else distances_m[order],
+        None if are_candidates is None else are_candidates[order],
     )
 
 

@@ -314,7 +314,10 @@ class StandingQueries:
             batch.events.numbers,
             accepts,
         )
-        return Hits(table, hits.object_rows, hits.query_rows, None, hits.distances_m)
+        are_candidates = np.ones(len(hits), np.bool_)
+        return Hits(
+            table, hits.object_rows, hits.query_rows, None, hits.distances_m, are_candidates
+        )
 
     def _match_tracked(self, copies: Batch) -> Hits:
         table = self.families[TRACKED].table

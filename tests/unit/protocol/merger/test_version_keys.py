@@ -44,7 +44,7 @@ class Lists:
         before_ms = np.array([self.reached.times_ms.get(0, 0)], np.int64)
         fresh_from = self.reached.accept(found.intervals)
         is_fresh = np.ones(len(found.matches), np.bool_)
-        self.lists.take(found, is_fresh, fresh_from, self.reached, before_ms)
+        self.lists.take(found, is_fresh, fresh_from, fresh_from, self.reached, before_ms)
         self.lists.advance(self.reached, found.intervals)
         return [
             (bytes(each.queries.ids).decode(), tuple(each.lists.ids.tolist()))
