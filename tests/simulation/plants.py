@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.standing.delayed_starts import DelayedStarts
+from sirocco.index.standing.knn_index import KnnIndex
 from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.terms_search import TermCounts
@@ -360,6 +361,16 @@ PLANTS = (
 )
 
 
+def _take_shrunk_too_far(
+    self: KnnIndex, rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    rows, bounds_mm = _take_shrunk(self, rows)
+    return rows, bounds_mm // 2
+
+
+_take_shrunk = KnnIndex.take_shrunk
+
+
 def _forget_at_once(self: MergerMachine, now_ms: int) -> list[Effect]:
     for window in self.windows.values():
         versions = window.lists.versions
@@ -413,6 +424,11 @@ LIST_PLANTS = (
         "a merger forgets its nearest lists at a take-over",
         "kill-merger",
         ((KnnLists, "restore", lambda self, state: None),),
+    ),
+    Plant(
+        "slots tell a smaller radius than that of k objects",
+        "calm",
+        ((KnnIndex, "take_shrunk", _take_shrunk_too_far),),
     ),
     Plant(
         "a merger sends again what its predecessor sent after the checkpoint",

@@ -49,6 +49,7 @@ class KnnQuery:
     born: int = 0
     dead: int = NEVER_MS
     entries: list[Entry] = field(default_factory=list)
+    bound_mm: int = NEVER_MS
 
     def offer(self, item: KnnObject, distance: int) -> bool:
         """Returns whether an object at this distance, mm, enters the list."""
@@ -62,7 +63,11 @@ class KnnQuery:
         return self.put((distance, item.id, item.session, item.number))
 
     def put(self, entry: Entry) -> bool:
-        if entry in self.entries or (len(self.entries) == self.k and entry > self.entries[-1]):
+        if (
+            entry[0] > self.bound_mm
+            or entry in self.entries
+            or (len(self.entries) == self.k and entry > self.entries[-1])
+        ):
             return False
         self.entries = sorted([*self.entries, entry])[: self.k]
         return entry in self.entries

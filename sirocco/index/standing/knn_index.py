@@ -6,6 +6,9 @@ expires), and is posted in the cells that the circle of its k-th distance meets,
 keyword. The cells are from a pyramid, so that a query with an incomplete list, whose circle is the
 world, is in one cell. As circles only shrink, a query is posted again when its circle has halved,
 between batches or when many have; results are exact meanwhile.
+
+A circle also shrinks by what another slot knows: where that has k objects within a radius, nothing
+farther is among the k nearest of all. The list is then no longer of this slot's k nearest.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from sirocco.kernels.standing.knn_list import ENTRY_WORDS, put_entries
 from sirocco.kernels.standing.knn_match import match_batch
 from sirocco.kernels.standing.knn_offer import NEEDED, SCANNED, STAMP, UNDECIDED, settle_undecided
 from sirocco.kernels.standing.knn_plan import BOUND, COUNT_SHIFT, LIST, LIST_SHIFT, SIZE_MASK
+from sirocco.kernels.standing.knn_region import BOUND_NONE
 from sirocco.kernels.standing.pyramid import ROW_WORDS
 from sirocco.kernels.standing.range_match import batch_bounds
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
@@ -42,6 +46,9 @@ Accepts = Callable[[int, int], bool]
 
 # The vocabulary counts the terms of every n-th batch: enough for frequencies, and cheap.
 _OBSERVED_BATCHES = 8
+# A smaller bound is told to other slots when it is at most this part of the one they know. They
+# test a few objects too many; telling every entry would cost them more.
+_TOLD_NUMERATOR, _TOLD_DENOMINATOR = 7, 8
 _STAMPS_MAX = np.iinfo(np.uint32).max - 1
 
 
@@ -215,12 +222,16 @@ class KnnIndex:
     ) -> None:
         """Adds past objects to the list of a query, without duplicates.
 
+        Its bound is not for other slots any more (ADR 65): another owner of this slot may find
+        other objects of the past.
+
         Args:
             row: row of a query in use.
             ids, sessions, numbers: u8[n], distinct objects that satisfy the query.
             distances_m: f8[n].
         """
         rows = self._rows
+        rows.told[row] = 0
         base = row * ROW_WORDS
         distances_mm = np.rint(distances_m * 1000.0).astype(np.int64)
         near = distances_mm <= rows.store.words[base + BOUND]
@@ -238,6 +249,40 @@ class KnnIndex:
         word &= ~(SIZE_MASK << COUNT_SHIFT)
         rows.store.words[base + LIST] = word | (count << COUNT_SHIFT)
         rows.draw_in(row, min(int(rows.store.words[base + BOUND]), rows.farthest_mm(row)))
+
+    def bounds_mm(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Returns i8[n], beyond which distance no object can enter the lists of rows in use."""
+        words: npt.NDArray[Any] = self._rows.store.words[rows.astype(np.int64) * ROW_WORDS + BOUND]
+        return words
+
+    def take_shrunk(
+        self, rows: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Returns those of some rows whose bounds other slots should know, and the bounds in mm.
+
+        Within such a bound there are k objects that satisfy the query and were reported.
+
+        Args:
+            rows: i4[n], rows whose lists have changed, in any order, perhaps more than once.
+        """
+        bounds_mm = self.bounds_mm(rows)
+        is_due = bounds_mm < self._rows.told[rows] // _TOLD_DENOMINATOR * _TOLD_NUMERATOR
+        rows, bounds_mm = rows[is_due], bounds_mm[is_due]
+        self._rows.told[rows] = bounds_mm
+        return rows, bounds_mm
+
+    def draw_in(self, rows: npt.NDArray[np.int32], bounds_mm: npt.NDArray[np.int64]) -> None:
+        """Takes bounds from another slot: nothing farther enters the lists of the rows.
+
+        Args:
+            rows: i4[n], rows in use, -1 for none; bounds_mm: i8[n].
+        """
+        self._rows.draw_in_all(rows, bounds_mm)
+
+    def tell_again(self) -> None:
+        """Makes the bounds of all rows due to be told once more: another slot is here."""
+        told = self._rows.told
+        told[told != 0] = BOUND_NONE
 
     def near(self, row: int) -> NearList:
         """Returns the list of a query, in order."""

@@ -16,7 +16,7 @@ from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS
-from sirocco.kernels.standing.knn_offer import DUE_COUNT, draw_in
+from sirocco.kernels.standing.knn_offer import DUE_COUNT, draw_in, draw_in_all
 from sirocco.kernels.standing.knn_plan import (
     COUNT_SHIFT,
     LIST,
@@ -44,7 +44,7 @@ CELLS_MAX = 4
 # Postings planned at a time: their memory stays in the cache.
 _KEYS_PLANNED = 1 << 14
 
-_COLUMNS_BYTES = 1 + 1 + 4 + 4
+_COLUMNS_BYTES = 1 + 1 + 4 + 4 + 8
 
 
 class KnnRows:
@@ -62,6 +62,7 @@ class KnnRows:
         "_listed",
         "_marks",
         "_reach",
+        "_told",
         "lists",
         "progress",
         "store",
@@ -89,6 +90,7 @@ class KnnRows:
         self._marks = GrowableArray(np.uint8, 256)
         self._reach = GrowableArray(np.float32, 256)
         self._due = GrowableArray(np.int32, 256)
+        self._told = GrowableArray(np.int64, 256)
 
     @property
     def listed(self) -> npt.NDArray[np.uint8]:
@@ -109,6 +111,14 @@ class KnnRows:
     def due(self) -> npt.NDArray[np.int32]:
         """i4[rows], queue of rows to be posted again; stale after `write`."""
         return self._due.array
+
+    @property
+    def told(self) -> npt.NDArray[np.int64]:
+        """i8[rows], bound in mm that other slots know of each row; stale after `write`.
+
+        0: its bound is not for others.
+        """
+        return self._told.array
 
     @property
     def due_count(self) -> int:
@@ -147,8 +157,9 @@ class KnnRows:
         )
         lengths = k.astype(np.int64)
         lists = (self.lists.take(lengths) << LIST_SHIFT) | lengths
-        for column in (self._listed, self._marks, self._reach, self._due):
+        for column in (self._listed, self._marks, self._reach, self._due, self._told):
             column.reserve(len(self.store.state) + 1)
+        self.told[rows] = BOUND_NONE
         self.marks[rows] = np.where(queries.flags & FLAG_RESIDUAL, MARK_RESIDUAL, 0)
         done = write_rows(
             queries.conj_offsets,
@@ -274,6 +285,11 @@ class KnnRows:
             self.due,
             self.progress,
         )
+
+    def draw_in_all(self, rows: npt.NDArray[np.int32], bounds_mm: npt.NDArray[np.int64]) -> None:
+        """Lowers that distance for posted rows, where it is greater; a row of -1 is none."""
+        columns = self.store.words, self.reach, self.listed, self.marks, self.due, self.told
+        draw_in_all(rows, bounds_mm, *columns, self.progress)
 
     def farthest_mm(self, row: int) -> int:
         """Returns the distance of the last object in a full list; BOUND_NONE if there is room."""

@@ -2,7 +2,8 @@
 
 Columns of n queries: `conj_offsets`, `pos_offsets`, `pos_terms`, `neg_offsets`, `neg_terms`, the
 words of both, `expires_ms` and `flags` as in `QueryRows`; `points` f8[n, 2] (lon, lat); `k` i8[n];
-`born` and `dead` i8[n], slot positions; `bounds_mm` i8[n]; `list_offsets` i8[n + 1] into the
+`born` and `dead` i8[n], slot positions; `bounds_mm` i8[n]; `tells` u1[n], whether the bound is for
+other slots: not known of the queries of an earlier version; `list_offsets` i8[n + 1] into the
 entries `list_mm` (distances), `list_ids`, `list_sessions` and `list_numbers` u8[e], in the order of
 `kernels.standing.knn_list`: a heap.
 """
@@ -30,6 +31,7 @@ from sirocco.kernels.standing.knn_plan import (
     MARK_RESIDUAL,
     SIZE_MASK,
 )
+from sirocco.kernels.standing.knn_region import BOUND_NONE
 from sirocco.kernels.standing.pyramid import ROW_WORDS
 
 __all__ = ["export_state", "restore_state"]
@@ -56,6 +58,7 @@ def export_state(index_rows: KnnRows, rows: npt.NDArray[np.int32]) -> dict[str, 
         "born": own[:, BORN].copy(),
         "dead": own[:, DEAD].copy(),
         "bounds_mm": own[:, BOUND].copy(),
+        "tells": (index_rows.told[rows] != 0).astype(np.uint8),
         "list_offsets": offsets,
         **{name: entries[:, i].copy() for i, name in enumerate(_ENTRIES)},
     }
@@ -77,6 +80,7 @@ def restore_state(
     index_rows.lists.words.reshape(-1, ENTRY_WORDS)[places] = entries
     words[at + LIST] |= counts << COUNT_SHIFT
     words[at + BOUND] = state["bounds_mm"]
+    index_rows.told[rows] = np.where(state.get("tells", 0), BOUND_NONE, 0)
     index_rows.place(rows)
     return rows
 

@@ -47,6 +47,7 @@ __all__ = [
     "UNDECIDED",
     "UNDECIDED_COUNT",
     "draw_in",
+    "draw_in_all",
     "has_term",
     "offer",
     "settle_undecided",
@@ -61,6 +62,9 @@ UNDECIDED_COUNT = 4  # pairs of the call that wait for the caller
 
 # In `out_rows`: not a hit yet, the caller decides. Row numbers are lower.
 UNDECIDED = 1 << 30
+
+# How often a circle halves by what other slots know before its row is posted again.
+_LAZY_HALVINGS = 4
 
 # Cache lines of a list that are prefetched: enough for the most frequent k.
 _LINES_AHEAD = 5
@@ -124,6 +128,45 @@ def draw_in(
     marks[row] = np.int64(marks[row]) | (MARK_DUE * is_due)
     due[progress[DUE_COUNT]] = row
     progress[DUE_COUNT] += is_due
+
+
+@kernel(types.void(_I4_IN, _I8_IN, _I8, _F4, _U1, _U1, _I4, _I8, _I8))
+def draw_in_all(
+    rows: Any,
+    bounds_mm: Any,
+    row_words: Any,
+    reach: Any,
+    listed: Any,
+    marks: Any,
+    due: Any,
+    told: Any,
+    progress: Any,
+) -> None:
+    """Lowers the bounds of posted rows to those that another slot tells, where these are less.
+
+    Most of these rows are far from all objects of their slot: to post one again saves nothing until
+    its circle has become very much smaller.
+
+    Args:
+        rows: i4[n], -1 where there is none; bounds_mm: i8[n].
+        row_words … progress: as in `draw_in`.
+        told: i8[rows], the bounds that other slots know.
+    """
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        if row < 0:
+            continue
+        bound = bounds_mm[i]
+        told[row] = min(told[row], bound)
+        if bound >= row_words[row * ROW_WORDS + BOUND]:
+            continue
+        row_words[row * ROW_WORDS + BOUND] = bound
+        reach[row] = reach_of(bound)
+        small_mm = (np.int64(1) << np.int64(listed[row])) >> _LAZY_HALVINGS
+        if bound <= small_mm and small_mm > 0 and marks[row] & MARK_DUE == 0:
+            marks[row] = np.int64(marks[row]) | MARK_DUE
+            due[progress[DUE_COUNT]] = row
+            progress[DUE_COUNT] += 1
 
 
 @kernel(inline=True)

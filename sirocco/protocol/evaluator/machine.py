@@ -46,6 +46,7 @@ from sirocco.protocol.evaluator.reports.partial_records import Reports, founds
 from sirocco.protocol.evaluator.slot.archived_slices import slice_names, slice_prefix
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.evaluator.standing.knn_radii import KnnRadii
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class EvaluatorMachine:
         self._deferred: set[int] = set()
         # Slots whose checkpoints were requested while they could not be saved.
         self._requested_saves: set[int] = set()
+        # What slots are to be told of knn queries.
+        self._radii: list[KnnRadii] = []
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -184,6 +187,8 @@ class EvaluatorMachine:
                 steps_left -= self.slots[number].steps_total - steps_before
                 reports += found
                 effects += [*more, *self._note_taken(number)]
+        if self._radii:
+            self._share_radii()
         return self._appends_of(reports) + effects
 
     def _take(self, number: int, records: Records, steps_max: int) -> tuple[Reports, list[Effect]]:
@@ -193,6 +198,8 @@ class EvaluatorMachine:
             records, effects = without_skipped(number, records, skipped)
         repeats, gaps = slot.reached.repeats, slot.reached.gaps
         found = slot.take(records, steps_max)
+        if slot.radii is not None and len(self.slots) > 1:
+            self._radii.append(slot.radii)
         self.repeats_total += slot.reached.repeats - repeats
         self.gaps_total += slot.reached.gaps - gaps
         if slot.is_stepping:
@@ -206,6 +213,17 @@ class EvaluatorMachine:
         if self._counts is not None:
             self._count(self._counts, slot, records, found)
         return found, effects + self._next_job(number)
+
+    def _share_radii(self) -> None:
+        """Tells all slots which radii of knn queries any of them has shrunk since the last time.
+
+        They report less only after a slot has reported what its radius is made of: the log has
+        their records in this order.
+        """
+        radii = KnnRadii.joined(self._radii)
+        self._radii.clear()
+        for slot in self.slots.values():
+            slot.standing.draw_in(radii)
 
     def _note_taken(self, number: int) -> list[Effect]:
         """Reports it if a slot has taken all records that required care."""
@@ -438,6 +456,8 @@ class EvaluatorMachine:
         slot.queries.definitions = event.definitions
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
+        for other in self.slots.values():
+            other.standing.knn.tell_again()
         self.slots[event.partition] = slot
         self._paused.discard(event.partition)
         self.stepping.discard(event.partition)

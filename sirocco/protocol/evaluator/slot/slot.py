@@ -50,6 +50,7 @@ from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, spa
 from sirocco.protocol.evaluator.slot.query_changes import Changed, QueryChanges
 from sirocco.protocol.evaluator.slot.record_batch import Part, joined
 from sirocco.protocol.evaluator.standing.hits import Hits
+from sirocco.protocol.evaluator.standing.knn_radii import KnnRadii
 from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd
 from sirocco.protocol.evaluator.standing.query_families import TRACKED
 
@@ -71,6 +72,7 @@ class Slot:
         manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
         steps_total: how many steps of terms and ranked queries were taken.
+        radii: of knn queries, which the last records taken have shrunk; None where none.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Slot:
         # A map version, and the number from which on all objects were routed by that or later maps.
         self.settled = 0, 0
         self.steps_total = 0
+        self.radii: KnnRadii | None = None
         self._is_behind = False
         # The state whose slices are still to be loaded; None: they are here.
         self._unloaded: State | None = None
@@ -236,6 +239,8 @@ class Slot:
         if parts or not reports:
             reports.append(self._match(parts, self.reported_upto))
         reports[-1].time_ms = self.reported_ms
+        # Before rows are freed, and have other queries.
+        self.radii = self.standing.take_radii()
         self._reclaim()
         if self.least_version > self.settled[0]:
             # What was taken is in the store by now.

@@ -16,7 +16,12 @@ from sirocco.index.standing.delayed_starts import DelayedStarts
 from sirocco.index.standing.knn_index import KnnIndex
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.locators import LocatorTable
-from sirocco.index.standing.query_table import NamedQueries, QueryTable, Subscribers
+from sirocco.index.standing.query_table import (
+    NO_REVISION,
+    NamedQueries,
+    QueryTable,
+    Subscribers,
+)
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import EXITS, TrackIndex
@@ -33,6 +38,7 @@ from sirocco.protocol.evaluator.standing.definitions import (
     step_kind,
 )
 from sirocco.protocol.evaluator.standing.hits import Hits, joined_hits, ordered_events
+from sirocco.protocol.evaluator.standing.knn_radii import KnnRadii
 from sirocco.protocol.evaluator.standing.query_families import (
     FAMILY_KINDS,
     KNN,
@@ -80,6 +86,8 @@ class StandingQueries:
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
         # Events of queries that wait, since they were taken last.
         self._told: list[ToldEvents] = []
+        # Rows of knn queries whose lists have changed, since they were asked for last.
+        self._entered: list[Rows] = []
 
     def __len__(self) -> int:
         return sum(len(family.table) for family in self.families)
@@ -314,6 +322,8 @@ class StandingQueries:
             batch.events.numbers,
             accepts,
         )
+        if len(hits):
+            self._entered.append(hits.query_rows)
         are_candidates = np.ones(len(hits), np.bool_)
         return Hits(
             table, hits.object_rows, hits.query_rows, None, hits.distances_m, are_candidates
@@ -344,6 +354,31 @@ class StandingQueries:
         if hits.told is not None:
             self._told.append(hits.told)
         return Hits(table, hits.object_rows, hits.query_rows, hits.events)
+
+    # --- radii of knn queries
+
+    def take_radii(self) -> KnnRadii | None:
+        """Returns what other slots should know after objects were matched; None for nothing."""
+        entered, self._entered = self._entered, []
+        if not entered:
+            return None
+        rows, bounds_mm = self.knn.take_shrunk(np.concatenate(entered))
+        table = self.families[KNN].table
+        revisions = table.revisions[rows]
+        is_live = revisions != NO_REVISION
+        if not is_live.any():
+            return None
+        return KnnRadii(table.handle_rows(rows[is_live]), revisions[is_live], bounds_mm[is_live])
+
+    def draw_in(self, radii: KnnRadii) -> None:
+        """Takes radii of another slot, for the same versions of queries."""
+        table = self.families[KNN].table
+        if not len(table):
+            return
+        rows = table.find(radii.handles)
+        # Of a row that is not here, -1, any revision may do.
+        rows[table.revisions[rows] != radii.revisions] = -1
+        self.knn.draw_in(rows, radii.bounds_mm)
 
     # --- values that are inside queries
 

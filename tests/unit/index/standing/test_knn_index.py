@@ -89,6 +89,14 @@ class Life:
             mm, ids, sessions, numbers = (np.array(c, np.uint64) for c in zip(*past, strict=True))
             self.index.seed(row, ids, sessions, numbers, mm / 1000.0)
 
+    def draw_in(self) -> None:
+        """Another slot knows that nothing farther than a distance counts, for a few queries."""
+        rows = [*self.rng.sample(self.alive(), min(9, len(self.alive()))), -1]
+        bounds = [self.rng.randrange(1, 10 ** self.rng.randrange(2, 11)) for _ in rows]
+        for row, bound in zip(rows[:-1], bounds, strict=False):
+            self.live[row].bound_mm = min(self.live[row].bound_mm, bound)
+        self.index.draw_in(np.array(rows, np.int32), np.array(bounds, np.int64))
+
     def restart(self) -> None:
         """Continues with a successor that has other rows."""
         before = sorted(self.live)
@@ -117,6 +125,8 @@ class Life:
         self.expire()
         if rng.random() < 0.5:
             self.seed()
+        if rng.random() < 0.3:
+            self.draw_in()
         if rng.random() < 0.6:
             self.reclaim()
         if rng.random() < 0.2:
@@ -299,6 +309,39 @@ def test_the_last_query_is_met_up_to_its_removal() -> None:
     assert [hit[0] for hit in match(index, objects, {})] == [0, 1, 2]
     assert index.reclaim(6) == 1
     assert match(index, objects, {}) == []
+
+
+def test_only_what_was_reported_since_the_registration_is_told_to_other_slots() -> None:
+    index = KnnIndex()
+    queries = [KnnQuery(lon=0.0, lat=0.0, k=2) for _ in range(3)]
+    live = dict(zip(insert(index, queries, 0), queries, strict=True))
+    rows = np.array(list(live), np.int32)
+    one = np.ones(1, np.uint64)
+    index.seed(int(rows[0]), one, one, one, np.full(1, 4.0))
+
+    def told(lat: float, number: int) -> tuple[list[int], list[int]]:
+        match(index, [KnnObject(PlainObject(0.0, lat, ()), number, 1, number)], live)
+        found, bounds_mm = index.take_shrunk(np.concatenate([rows, rows]))
+        return sorted(set(found.tolist())), sorted(set(bounds_mm.tolist()))
+
+    # Not before the lists are full, and never with objects of the past.
+    assert told(1.0, 1) == ([], [])
+    assert told(0.9, 2) == (rows[1:].tolist(), [distance_mm(0.0, 0.0, 0.0, 1.0)])
+    # Nor for a little less, or what another slot has told.
+    assert told(0.89, 3) == ([], [])
+    index.draw_in(rows[2:], np.full(1, distance_mm(0.0, 0.0, 0.0, 0.5), np.int64))
+    assert told(0.45, 4)[0] == []
+    assert told(0.44, 5)[0] == rows[1:2].tolist()
+    # A successor and the first one tell again what a slot that arrives does not know.
+    index.tell_again()
+    successor = KnnIndex()
+    others = successor.restore(index.state(rows))
+    assert index.take_shrunk(rows)[0].tolist() == rows[1:].tolist()
+    assert successor.take_shrunk(others)[0].tolist() == others[1:].tolist()
+    # An earlier version has not noted which lists began with the past.
+    former = {name: column for name, column in index.state(rows).items() if name != "tells"}
+    successor = KnnIndex()
+    assert successor.take_shrunk(successor.restore(former))[0].tolist() == []
 
 
 def test_empty_batches_and_read_only_inputs() -> None:

@@ -7,6 +7,7 @@ which lists knn queries get, does not depend on where one owner ends and the nex
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +34,15 @@ def owner(silent: set[str], ranges: list[str] = RANGES) -> Slot:
     """Returns an owner of the slot; it knows objects that the `silent` queries are nearer to."""
     slot = Slot(0, 1)
     slot.open(0, 0, INTAKE_PARTITIONS, 0)
-    changes = [
+    changes: list[tuple[int, dict[str, Any]]] = [
         (i, {"id": name, "kind": "range", "mode": "continuous"}) for i, name in enumerate(ranges)
     ]
-    near = {"kind": "knn", "mode": "continuous", "point": {"lon": 0, "lat": 0}, "k": 1}
+    near: dict[str, Any] = {
+        "kind": "knn",
+        "mode": "continuous",
+        "point": {"lon": 0, "lat": 0},
+        "k": 1,
+    }
     changes += [(i, {"id": name, **near}) for i, name in enumerate(NEAREST, 100)]
     slot.take([(0, installed_of(0, [(i, members, "s", 0) for i, members in changes]))])
     table = slot.standing.families[KNN].table
