@@ -100,7 +100,7 @@ class TenantRoom:
             sizes[change.id] = max(sizes[change.id], size)
             loads[change.id] = max(loads[change.id], step_load(query))
         has_steps = self._step_quota.concerns(client) and any(loads.values())
-        if not (self._quota.concerns(client) or counts_bytes or has_steps):
+        if not rows or not (self._quota.concerns(client) or counts_bytes or has_steps):
             return {}
         is_update = wanted[0][1].action == "update"
         live = await self._live(rows)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
+from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import query_service_pb2 as pb
 
 from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest, CountQueriesResponse
@@ -120,6 +121,19 @@ def test_rows_of_one_id_are_let_in_or_refused_together(limited: Any) -> None:
         assert found == ["", "", *["RESOURCE_EXHAUSTED"] * 2]
         assert await errors(serving, "register", ("q1", "a"), ("q2", "a")) == ["", ""]
         assert set(registry.live) == {"a:q1", "a:q2"}
+
+    asyncio.run(run())
+
+
+def test_a_request_without_a_good_row_has_an_answer(limited: Any) -> None:
+    limited(queries=2, query_bytes=1_000, steps_per_s=1)
+
+    async def run() -> None:
+        nameless = query_pb2.Query()
+        for rows in ([], [nameless]):
+            message = pb.RegisterQueriesRequest(queries=rows)
+            outcomes = (await front(Registry())._bulk("register", message)).outcomes
+            assert [each.error is None for each in outcomes] == [False] * len(rows)
 
     asyncio.run(run())
 
