@@ -189,6 +189,8 @@ class StoredSearch:
 
     def outside(self, wanted: Wanted, radius_m: float | None) -> StoreView | None:
         """See `SlotSearch`."""
+        if self.is_in_memory(wanted.bounds):
+            return None
         query, boxes = wanted.query, None
         if isinstance(query, KnnQuery) and radius_m is not None:
             boxes = Circle(query.lon, query.lat, radius_m).boxes()

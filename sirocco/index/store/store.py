@@ -25,7 +25,7 @@ from sirocco.index.store.gathering import slice_rows
 from sirocco.index.store.merging import MergeJob, choose_merge
 from sirocco.index.store.sealing import seal
 from sirocco.index.store.slices import SealedSlice
-from sirocco.kernels.store.slice_table import N_ROWS, TABLE_WORDS
+from sirocco.kernels.store.slice_table import TABLE_WORDS
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
@@ -121,7 +121,7 @@ class StoreView:
     @property
     def objects_total(self) -> int:
         """Number of objects here."""
-        return int(self.table[:, N_ROWS].sum()) + self.active.rows
+        return sum(map(len, self.sealed)) + self.active.rows
 
     @property
     def newest_ms(self) -> int:

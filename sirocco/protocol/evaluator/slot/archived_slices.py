@@ -224,6 +224,8 @@ class ArchiveManifest:
             before_seq: first object of the view that is searched as well: a slice that has left
                 memory since is still in it.
         """
+        if not self.archive_only:
+            return []
         # A search runs in another thread: it copies the items of one moment.
         return [
             slice_name(self.slot, span)

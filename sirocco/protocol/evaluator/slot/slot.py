@@ -71,6 +71,7 @@ class Slot:
         hashing: numbers the terms of queries and objects.
         manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
+        least_version: the oldest map by which any later object is routed; 0 while it is not known.
         steps_total: how many steps of terms and ranked queries were taken.
         radii: of knn queries, which the last records taken have shrunk; None where none.
     """
@@ -115,6 +116,8 @@ class Slot:
         self.map_version = 0
         # Intake partition → the oldest map by which its later objects are routed.
         self._least_versions: dict[int, int] = {}
+        # Each search reads it: computed when it changes.
+        self.least_version = 0
         # A map version, and the number from which on all objects were routed by that or later maps.
         self.settled = 0, 0
         self.steps_total = 0
@@ -450,12 +453,10 @@ class Slot:
             if self.reached.positions.get(source, 0) >= end:
                 known = self._least_versions.get(source, 0)
                 self._least_versions[source] = max(known, mark.least_version)
-
-    @property
-    def least_version(self) -> int:
-        """The oldest map by which any later object is routed; 0 while it is not known."""
-        known = self._least_versions.get
-        return min((known(each, 0) for each in range(self._intake_partitions)), default=0)
+        known_of = self._least_versions.get
+        self.least_version = min(
+            (known_of(each, 0) for each in range(self._intake_partitions)), default=0
+        )
 
     def _flush(self, parts: list[Part], end: int) -> Reports:
         """Matches what was taken so far, before a report at a position of its own."""
