@@ -35,6 +35,8 @@ _TOO_LARGE = (
     b"content-length: 0\r\nconnection: close\r\n\r\n"
 )
 
+_NO_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
 
 class Connections:
     """The open connections of a gateway.
@@ -256,13 +258,18 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Ends the connection of a client that does not wait for the answer to its handshake.
 
-        What it sends would be kept until the cluster has said whose token it is.
+        What it sends would be kept until the cluster has said whose token it is. The first that
+        arrives is the whole head: if that is no handshake, the server would neither answer nor end.
         """
         if self.handshake_initiated and not self.handshake_complete:
             self.shared.count_refused("frames")
             self.transport.abort()
             return
         super().data_received(data)
+        if not self.handshake_initiated:
+            self.shared.count_refused("headers")
+            self.transport.write(b"".join(self.conn.data_to_send()) or _NO_HANDSHAKE)
+            self.transport.close()
 
     def handle_ping(self) -> None:
         """Answers, unless the client leaves former answers unread: they would pile up."""

@@ -262,7 +262,7 @@ def test_searches_on_a_kept_stream_follow_the_token(
     question = RangeQuery(id="s", text="fire", mode="snapshot")
     with known(secure.client(secure.token("acme", "search", tenant="acme"))) as acme:
         acme.search(question)
-        assert len(acme._kept._streams) == 1
+        assert len(acme._searches._kept._streams) == 1
         grant = json.loads(secure.tokens.read_text().splitlines()[-1])
         grant["scopes"].append("query")
         secure.tokens.write_text(before + json.dumps(grant) + "\n")
@@ -282,7 +282,7 @@ def test_no_client_publishes_in_the_name_of_another(
     secure: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both claim the same session, as a reader of notifications could.
-    monkeypatch.setattr("sirocco_client.client.new_session", lambda: 7)
+    monkeypatch.setattr("sirocco_client.publishing.publisher.new_session", lambda: 7)
     acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
     other = known(secure.client(secure.token("other", *ALL, tenant="other")))
     question = RangeQuery(id="s", text="fire", mode="snapshot")

@@ -238,6 +238,24 @@ async def test_nothing_is_kept_of_a_client_that_does_not_wait_for_its_handshake(
 
 
 @on_loop
+async def test_what_is_no_handshake_is_answered_and_ends() -> None:
+    """Its connection had no answer and no end: for as long as the client liked, without a token."""
+    head = UPGRADE.removesuffix(b"\r\n")
+    for name, more in (
+        ("many", b"".join(b"a%d: b\r\n" % number for number in range(300))),
+        ("body", b"content-length: 5\r\n"),
+        ("long", b"sec-websocket-protocol: " + b"a," * 8_000 + b"\r\n"),
+    ):
+        opened = Opened()
+        opened.transport.protocol.data_received(head + more + b"\r\n")
+        assert opened.transport.is_closing(), name
+        assert opened.transport.written.startswith(b"HTTP/1.1 4"), name
+        assert opened.refused == ["headers"]
+        opened.transport.protocol.connection_lost(None)
+        assert opened.shared.places.held == 0
+
+
+@on_loop
 async def test_a_socket_keeps_its_place_among_the_connections() -> None:
     opened = Opened()
     await opened.receives(UPGRADE)
