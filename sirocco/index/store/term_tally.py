@@ -128,14 +128,15 @@ class TermTally:
             self._found = np.empty(size + 1, np.uint32)
         counts = self._counts
         total = count_row_terms(source.term_offsets, source.terms, rows, counts, self._found)
-        taken = np.empty(total, np.int32)
+        # One more is written.
+        taken = np.empty(total + 1, np.int32)
         if total * _SORT_FACTOR < size:
             numbers = np.sort(self._found[:total])
-            take_counts(counts, numbers, taken)
+            take_counts(counts, numbers, taken[:total])
         else:
-            numbers = np.empty(total, np.uint32)
+            numbers = np.empty(total + 1, np.uint32)
             take_all_counts(counts[:size], numbers, taken)
-        return _OfSlice(source.vocabulary, numbers, taken)
+        return _OfSlice(source.vocabulary, numbers[:total], taken[:total])
 
     def _add_from(self, one: _OfSlice, least: int) -> None:
         """Adds the terms of a slice that have at least so many objects, unless that is done."""
