@@ -124,4 +124,5 @@ def _places_of(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDA
     if not len(ascending):
         return _NO_ROWS
     found = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
-    return found[ascending[found] == hashes]
+    held: NDArray[np.int64] = found[ascending[found] == hashes]
+    return held

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.store.store import SlotStore
 from sirocco.index.store.store_condition import ALL_TIME, ANY_OBJECT
 from sirocco.index.store.store_search import Hits
@@ -65,7 +66,12 @@ def test_terms_of_sealed_slices_are_found_without_another_search(
     found = count_terms(view)
     read: list[int] = []
     gather = Hits.gather
-    monkeypatch.setattr(Hits, "gather", lambda hits: read.append(len(hits)) or gather(hits))
+
+    def noted(hits: Hits) -> StoredRows:
+        read.append(len(hits))
+        return gather(hits)
+
+    monkeypatch.setattr(Hits, "gather", noted)
 
     counted = replace(found, hits=lambda: sources_of((view,), ANY_OBJECT, ALL_TIME))
     assert sorted(named_counts(counted, TermNames())) == sorted(WORDS)
