@@ -44,7 +44,9 @@ ALLOWED = {
     # Called by Starlette.
     "to_string",
     # Called by Numba.
-    *("get_source_stamp", "get_suitable_cache_subpath"),
+    *("get_source_stamp", "get_suitable_cache_subpath", "ensure_cache_path"),
+    *("load_overload", "get_call_template", "add_overload"),
+    *("_compile_for_args", "_optimize_functions"),
     # Called by PyYAML.
     *("compose_node", "construct_mapping"),
     # Called by httpcore.

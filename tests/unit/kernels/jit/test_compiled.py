@@ -1,4 +1,4 @@
-"""The kernel decorator: its cache directory and the mode without compilation."""
+"""The kernel decorator: its cache directory, what it compiles, and the mode without compilation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sirocco.kernels.jit import cache, compiled
+from sirocco.kernels.jit import cache, compiled, libraries
 
 PROGRAM = """
 import sys
@@ -77,7 +77,7 @@ def copy_of_kernels(folder: Path) -> Path:
     (package / "__init__.py").touch()
     (package / "jit").mkdir()
     (package / "jit" / "__init__.py").touch()
-    for module in (cache, compiled):
+    for module in (cache, compiled, libraries):
         assert module.__file__ is not None
         shutil.copy(module.__file__, package / "jit")
     (package / "callee.py").write_text(CALLEE.format(value=1))
@@ -171,3 +171,72 @@ def test_old_directories_are_removed(tmp_path: Path) -> None:
     assert run(tmp_path, SIROCCO_KERNEL_CACHE=str(root)).returncode == 0
     left = sorted(p.name for p in root.iterdir() if p.name.startswith("all-old"))
     assert left == [f"all-old{i:02}" for i in range(5, 20)]
+
+
+HELPERS = """
+import numpy as np
+from sirocco.kernels.jit.compiled import kernel
+
+@kernel
+def plus(x, y):
+    return x + y
+
+@kernel("i8(i8)")
+def plus_one(x):
+    return plus(x, 1)
+"""
+CALLS_HELPERS = """
+from sirocco.kernels.helpers import plus, plus_one
+from sirocco.kernels.jit.compiled import kernel
+
+@kernel("i8(i8)")
+def plus_three(x):
+    return plus(plus_one(x), 2)
+"""
+LOOKS = """
+import sys
+sys.path.insert(0, {root!r})
+from llvmlite import binding
+from numba.core import event
+calls = []
+parse = binding.parse_bitcode
+binding.parse_bitcode = lambda *args: calls.append("bitcode") or parse(*args)
+with event.install_recorder("numba:compile") as recorder:
+    from sirocco.kernels.{module} import {names}
+    {statement}
+    compiled = [e.data["dispatcher"].py_func.__name__ for _, e in recorder.buffer if e.is_start]
+print(*calls, *sorted(compiled))
+"""
+
+
+def look(folder: Path, module: str, names: str, statement: str) -> str:
+    """Returns which functions a process compiled, and whether it read bitcode before."""
+    program = folder / "program.py"
+    text = LOOKS.format(root=str(folder), module=module, names=names, statement=statement)
+    program.write_text(text)
+    done = run(folder, SIROCCO_KERNEL_CACHE=str(folder / "cache"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_bitcode_is_read_when_a_caller_is_compiled_and_at_no_start(tmp_path: Path) -> None:
+    package = copy_of_kernels(tmp_path)
+    (package / "helpers.py").write_text(HELPERS)
+    assert look(tmp_path, "helpers", "plus_one", "assert plus_one(1) == 2") == "plus plus_one"
+    assert look(tmp_path, "helpers", "plus_one", "assert plus_one(1) == 2") == ""
+    # A caller of another module includes both, and compiles neither.
+    (package / "caller.py").write_text(CALLS_HELPERS)
+    called = "assert plus_three(1) == 4"
+    assert look(tmp_path, "caller", "plus_three", called) == "bitcode bitcode plus_three"
+    assert look(tmp_path, "caller", "plus_three", called) == ""
+
+
+def test_a_helper_is_compiled_for_python_when_python_calls_it_and_then_kept(tmp_path: Path) -> None:
+    package = copy_of_kernels(tmp_path)
+    (package / "helpers.py").write_text(HELPERS)
+    called = "assert (plus(1, 2), plus(x=1, y=2.5), plus(3, 4)) == (3, 3.5, 7)"
+    assert look(tmp_path, "helpers", "plus, plus_one", "") == "plus plus_one"
+    assert look(tmp_path, "helpers", "plus", called) == "plus plus"
+    assert look(tmp_path, "helpers", "plus", called) == ""
+    # Kernels go on with their own.
+    assert look(tmp_path, "helpers", "plus, plus_one", "assert plus_one(plus(1, 2)) == 4") == ""
