@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from sirocco.cli.__main__ import _COMMANDS, _DESCRIPTION, command_module
 from sirocco.model.durations import format_duration
 from sirocco.runtime import settings
+from sirocco.runtime.process.environment import shown_retention
 from sirocco.services.gateway import settings as gateway_settings
 from sirocco.telemetry import metrics
 
@@ -191,7 +192,7 @@ class _Recorder:
         return 1_000
 
     def retention_ms(self, name: str, default_ms: int | None) -> int:
-        self._note(name, settings.shown_retention(default_ms), "a duration, or `unlimited`")
+        self._note(name, shown_retention(default_ms), "a duration, or `unlimited`")
         return 1_000
 
     def switch(self, name: str, default: bool) -> bool:
@@ -211,7 +212,10 @@ class _Recorder:
 def read_settings() -> dict[str, tuple[str, str]]:
     """Returns each setting of a service with its default and the values that it takes."""
     recorder = _Recorder()
-    with mock.patch.object(settings, "Reader", return_value=recorder):
+    with (
+        mock.patch.object(settings, "Reader", return_value=recorder),
+        mock.patch.object(gateway_settings, "Reader", return_value=recorder),
+    ):
         settings.from_environment({})
         gateway_settings.from_environment({})
     return recorder.found

@@ -21,8 +21,8 @@ from pathlib import Path
 from sirocco_client import AsyncClient, Retry
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.runtime.process.environment import Reader
 from sirocco.runtime.process.health import HealthServer
-from sirocco.runtime.settings import Reader
 from sirocco.services.connector.config import ConnectorConfig, load_config
 from sirocco.services.connector.leave import end_within
 from sirocco.services.connector.runner import Parts, Runner

@@ -13,7 +13,7 @@ from sirocco_client.connection.endpoints import parse_addresses
 from sirocco_client.errors import InvalidArgument as BadAddress
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.runtime import settings
+from sirocco.runtime.process.environment import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> GatewaySet
     Raises:
         InvalidArgument: One is missing or out of range; `field` is the variable's name.
     """
-    read = settings.Reader(os.environ if environment is None else environment)
+    read = Reader(os.environ if environment is None else environment)
     return GatewaySettings(
         routers=_routers(read.text("SIROCCO_ROUTER", None)),
         host=read.text("SIROCCO_HOST", "127.0.0.1"),
