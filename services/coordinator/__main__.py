@@ -1,11 +1,14 @@
 """Runs one coordinator: `python -m sirocco.services.coordinator`."""
 
-from sirocco.runtime.first_map import first_map
 from sirocco.runtime.process.quick_end import leave
-from sirocco.runtime.service import Parts
-from sirocco.runtime.settings import ProcessSettings
-from sirocco.services.coordinator.service import CoordinatorService
-from sirocco.services.main import run
+from sirocco.runtime.process.quick_start import uncollected
+
+with uncollected():
+    from sirocco.runtime.first_map import first_map
+    from sirocco.runtime.service import Parts
+    from sirocco.runtime.settings import ProcessSettings
+    from sirocco.services.coordinator.service import CoordinatorService
+    from sirocco.services.main import run
 
 
 def coordinator(parts: Parts, settings: ProcessSettings) -> CoordinatorService:

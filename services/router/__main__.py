@@ -1,7 +1,10 @@
 """Runs one router: `python -m sirocco.services.router`."""
 
 from sirocco.runtime.process.quick_end import leave
-from sirocco.services.main import run
-from sirocco.services.router.service import RouterService
+from sirocco.runtime.process.quick_start import uncollected
+
+with uncollected():
+    from sirocco.services.main import run
+    from sirocco.services.router.service import RouterService
 
 leave(run(lambda parts, _settings: RouterService(parts)))
