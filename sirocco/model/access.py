@@ -38,7 +38,7 @@ def tenant_of(name: str) -> str:
     return tenant if separator else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a tenant; None: no limit.
 

@@ -17,7 +17,7 @@ def test_a_token_grants_the_rights_of_its_line() -> None:
     access = read_access(f"# of acme\n\n{LINE}\n{limits}\n")
     assert access.grant("Bearer secret", 0) == GRANT
     assert access.grant("bearer  secret ", 0) == GRANT
-    assert access.limits == {"acme": Limits(10, 5.0, 2e6)}
+    assert access.limits == {"acme": Limits(queries=10, objects_per_s=5.0, bytes_per_s=2e6)}
     assert access.tenants == {"acme"}
 
 
