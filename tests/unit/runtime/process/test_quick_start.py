@@ -18,7 +18,7 @@ def test_the_collector_rests_and_passes_over_what_was_imported() -> None:
     before = gc.get_freeze_count()
     with uncollected():
         assert not gc.isenabled()
-        imported = [[] for _ in range(1_000)]
+        imported: list[list[int]] = [[] for _ in range(1_000)]
     assert gc.isenabled()
     assert gc.get_freeze_count() >= before + len(imported)
 
