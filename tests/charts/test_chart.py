@@ -56,7 +56,14 @@ ENVIRONMENT = frozenset(
         *("BALANCE", "BALANCE_INTERVAL"),
         "KAFKA_COMPRESSION",
         *("STREAMS", "SEARCHES", "SEARCH_TIMEOUT_MAX", "UNREAD_TIMEOUT"),
-        *("CALLS", "TENANT_CALLS", "MESSAGE_MEMORY", "TENANT_MESSAGE_MEMORY", "REFLECTION"),
+        *(
+            "CALLS",
+            "TENANT_CALLS",
+            "TENANT_STEPS",
+            "MESSAGE_MEMORY",
+            "TENANT_MESSAGE_MEMORY",
+            "REFLECTION",
+        ),
         *("BALANCE_COOLDOWN", "BALANCE_OBJECTS", "BALANCE_THRESHOLD", "STORE"),
     )
 )
