@@ -12,7 +12,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 
 from sirocco_client.base.numbers import read_whole
 from sirocco_client.calls.bulk import QUERIES_MAX, Bulk
-from sirocco_client.connection.async_waiting import BROKEN, was_call_cancelled
+from sirocco_client.connection.async_waiting import BROKEN, error_of_cancellation
 from sirocco_client.connection.connection import AsyncConnection
 from sirocco_client.connection.contact import ROUTER
 from sirocco_client.connection.retry import Backoff
@@ -58,9 +58,7 @@ async def change_many(
         except BROKEN as failure:
             error = connection.contact.failed(address, ROUTER, state.method, failure)
         except asyncio.CancelledError:
-            if not was_call_cancelled():
-                raise
-            error = Unavailable("the call was cancelled")
+            error = error_of_cancellation()
         finally:
             if call is not None:
                 call.cancel()

@@ -13,12 +13,12 @@ import grpc.aio
 from sirocco_client.calls import router_calls
 from sirocco_client.calls.attempts import Attempts
 from sirocco_client.calls.router_calls import RouterCall
-from sirocco_client.connection.async_waiting import was_call_cancelled
+from sirocco_client.connection.async_waiting import error_of_cancellation
 from sirocco_client.connection.connection import AsyncConnection
 from sirocco_client.connection.contact import ROUTER
 from sirocco_client.connection.endpoints import Endpoints, preferred_order
 from sirocco_client.connection.retry import LAST_TRY_S
-from sirocco_client.errors import SiroccoError, Unavailable
+from sirocco_client.errors import SiroccoError
 
 T = TypeVar("T")
 
@@ -41,9 +41,7 @@ async def call_routers(
         except (grpc.RpcError, grpc.aio.UsageError) as failure:
             error = connection.contact.failed(address, ROUTER, call.method, failure)
         except asyncio.CancelledError:
-            if not was_call_cancelled():
-                raise
-            error = Unavailable("the call was cancelled")
+            error = error_of_cancellation()
         else:
             connection.contact.reached(address, ROUTER)
             return call.read(found)

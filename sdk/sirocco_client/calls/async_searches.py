@@ -18,7 +18,7 @@ from sirocco_client.calls.async_kept_streams import AsyncKeptStreams
 from sirocco_client.calls.kept_searches import FailedSearch
 from sirocco_client.calls.many_searches import ManySearches, SearchResult
 from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.connection.async_waiting import BROKEN, was_call_cancelled
+from sirocco_client.connection.async_waiting import BROKEN, error_of_cancellation
 from sirocco_client.connection.connection import AsyncConnection
 from sirocco_client.connection.contact import MERGER
 from sirocco_client.connection.endpoints import Endpoints
@@ -75,9 +75,7 @@ class AsyncSearches:
             except FailedSearch as failed:
                 error = connection.contact.failed(address, MERGER, "Search", failed.error)
             except asyncio.CancelledError:
-                if not was_call_cancelled():
-                    raise
-                error = Unavailable("the call was cancelled")
+                error = error_of_cancellation()
             finally:
                 if call is not None:
                     call.cancel()
@@ -120,9 +118,7 @@ class AsyncSearches:
             except BROKEN as failure:
                 error = connection.contact.failed(address, MERGER, "SearchMany", failure)
             except asyncio.CancelledError:
-                if not was_call_cancelled():
-                    raise
-                error = Unavailable("the call was cancelled")
+                error = error_of_cancellation()
             finally:
                 if call is not None:
                     call.cancel()

@@ -36,3 +36,14 @@ def was_call_cancelled() -> bool:
     """Whether a CancelledError means a cancelled call rather than the end of the running task."""
     task = asyncio.current_task()
     return task is None or not task.cancelling()
+
+
+def error_of_cancellation() -> Unavailable:
+    """Returns the error of a cancelled call, while a CancelledError is handled.
+
+    Raises:
+        CancelledError: That error, if the running task is to end.
+    """
+    if not was_call_cancelled():
+        raise  # noqa: PLE0704 - what is being handled
+    return Unavailable("the call was cancelled")

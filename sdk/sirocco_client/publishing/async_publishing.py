@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 
-from sirocco_client.connection.async_waiting import Signal, was_call_cancelled
+from sirocco_client.connection.async_waiting import Signal, error_of_cancellation
 from sirocco_client.connection.connection import AsyncConnection
 from sirocco_client.connection.contact import ROUTER
 from sirocco_client.connection.retry import Backoff
@@ -195,9 +195,7 @@ class AsyncPublishing(ABC, Generic[Box]):
         except (grpc.RpcError, grpc.aio.UsageError) as failure:
             error = self._connection.contact.failed(address, ROUTER, self.method, failure)
         except asyncio.CancelledError:
-            if not was_call_cancelled():
-                raise
-            error = Unavailable("the call was cancelled")
+            error = error_of_cancellation()
         finally:
             if writing is not None:
                 writing.cancel()
