@@ -11,6 +11,7 @@ import grpc
 
 from sirocco.codec.errors import read_error, write_error
 from sirocco.codec.queries import read_query, write_query
+from sirocco.codec.wire import ELEMENTS_MAX, elements_of
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.internal_api.v1.owner_service_pb2_grpc import OwnerServiceServicer, OwnerServiceStub
 from sirocco.model.errors import (
@@ -209,10 +210,13 @@ class OwnerBack(OwnerServiceServicer):
         self, request: pb.ApplyChangesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ApplyChangesResponse:
         """See `owner_service.proto`."""
-        requests = await self._pool.map(read_request, request.changes)
+        read = await self._pool.map(_read_or_refused, request.changes)
+        requests = [each for each in read if isinstance(each, ChangeRequest)]
         deadline_ms = request.deadline_ms or None
         taken = self._worker.change_queries(request.partition, requests, deadline_ms)
         outcomes = await asyncio.wrap_future(taken)
+        decided = iter(outcomes)
+        outcomes = [each if isinstance(each, Outcome) else next(decided) for each in read]
         return pb.ApplyChangesResponse(results=[_encode_outcome(outcome) for outcome in outcomes])
 
     @unary
@@ -245,16 +249,26 @@ def _with_removed(
 
 
 def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]:
-    """Yields changes in requests of limited size: a client's may have the largest size."""
+    """Yields changes in requests that their owner accepts.
+
+    A client's request may have the largest size and as many elements as a message may hold. Here
+    each of its queries is one element more.
+    """
+    sizes = [change.ByteSize() for change in changes]
+    # Each element takes a byte or more. As the queries of most requests are short, they are not
+    # counted.
+    are_few = sum(sizes) + len(sizes) <= ELEMENTS_MAX
     part: list[pb.WantedChange] = []
-    held = 0
-    for change in changes:
-        size = change.ByteSize()
-        if part and held + size > REQUEST_BYTES_MAX:
+    held = elements = 0
+    for change, size in zip(changes, sizes, strict=True):
+        # The change itself is an element of the request.
+        own = 0 if are_few else 1 + elements_of(change.SerializeToString(), pb.WantedChange)
+        if part and (held + size > REQUEST_BYTES_MAX or elements + own > ELEMENTS_MAX):
             yield part
-            part, held = [], 0
+            part, held, elements = [], 0, 0
         part.append(change)
         held += size
+        elements += own
     if part:
         yield part
 
@@ -299,6 +313,14 @@ def read_request(change: pb.WantedChange) -> ChangeRequest:
         past_ms=past_ms,
         is_start_given=change.start_given,
     )
+
+
+def _read_or_refused(change: pb.WantedChange) -> ChangeRequest | Outcome:
+    """Returns a change request, or why this one of many is refused."""
+    try:
+        return read_request(change)
+    except InvalidArgument as error:
+        return Outcome(NO_REVISION, error)
 
 
 def _encode_outcome(outcome: Outcome) -> pb.ChangeResult:

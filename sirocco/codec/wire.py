@@ -165,6 +165,32 @@ def check_message(data: bytes, message_type: type[Any], elements_max: int = ELEM
     if len(data) < SCANNED_BYTES_MIN:
         return len(data) + SCANNED_BYTES_MIN * ELEMENT_BYTES // 2
     tables = _tables(message_type.DESCRIPTOR)
+    result, trace = _scanned(data, tables, elements_max)
+    if result == SOUND:
+        return len(data) + int(trace[0]) * ELEMENT_BYTES
+    name = message_type.DESCRIPTOR.name
+    if result == MALFORMED:
+        raise InvalidArgument(f"is no {name}: malformed at byte {int(trace[1])} of {len(data)}")
+    path, bound = _place(tables, trace)
+    if result == OVER_BOUND:
+        raise InvalidArgument(f"more than {bound} in one message", field=path)
+    raise InvalidArgument(f"the message holds more than {elements_max} parts", field=path)
+
+
+def elements_of(data: bytes, message_type: type[Any]) -> int:
+    """Returns how many submessages and elements a message of this process holds.
+
+    Args:
+        data: the message, within the bounds of its fields.
+        message_type: generated class.
+    """
+    result, trace = _scanned(data, _tables(message_type.DESCRIPTOR), len(data))
+    assert result == SOUND
+    return int(trace[0])
+
+
+def _scanned(data: bytes, tables: _Tables, elements_max: int) -> tuple[int, NDArray[np.int64]]:
+    """Returns the result of a scan, and its trace: see `scan_message`."""
     trace = np.zeros(3 + 2 * DEPTH_MAX, np.int64)
     result = scan_message(
         np.frombuffer(data, np.uint8),
@@ -175,15 +201,7 @@ def check_message(data: bytes, message_type: type[Any], elements_max: int = ELEM
         elements_max,
         trace,
     )
-    if result == SOUND:
-        return len(data) + int(trace[0]) * ELEMENT_BYTES
-    name = message_type.DESCRIPTOR.name
-    if result == MALFORMED:
-        raise InvalidArgument(f"is no {name}: malformed at byte {int(trace[1])} of {len(data)}")
-    path, bound = _place(tables, trace)
-    if result == OVER_BOUND:
-        raise InvalidArgument(f"more than {bound} in one message", field=path)
-    raise InvalidArgument(f"the message holds more than {elements_max} parts", field=path)
+    return result, trace
 
 
 def _place(tables: _Tables, trace: NDArray[np.int64]) -> tuple[str, int]:

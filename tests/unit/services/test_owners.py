@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import cast
 
 import grpc
 import pytest
+from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest
 
+from sirocco.codec.queries import write_query
+from sirocco.codec.wire import ELEMENTS_MAX, elements_of
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.internal_api.v1.owner_service_pb2_grpc import (
     OwnerServiceStub,
     add_OwnerServiceServicer_to_server,
 )
-from sirocco.model.errors import NotFound, Unavailable
-from sirocco.model.geometry import Rectangle
+from sirocco.model.errors import InvalidArgument, NotFound, Unavailable
+from sirocco.model.geometry import Polygon, Rectangle
 from sirocco.model.query import RangeQuery
 from sirocco.protocol.contract.control_view import Ownership
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY
 from sirocco.protocol.contract.partition_ownership import Holding, Holdings, Phase
 from sirocco.protocol.router.machine import RouterMachine
+from sirocco.runtime.grpc.edge import Edge
+from sirocco.runtime.grpc.server import SERVER_OPTIONS
 from sirocco.runtime.loop.worker import Worker
 from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.process.membership import MemberInfo
 from sirocco.services.router.limits import TIMES
-from sirocco.services.router.owners import OwnerBack, Owners, write_request
+from sirocco.services.router.owners import REQUEST_BYTES_MAX, OwnerBack, Owners, write_request
 from sirocco.services.router.quotas import TenantQueries
 from sirocco.services.router.stored import StoredQueries
 from tests.support.change_columns import removal_requests
@@ -64,6 +70,28 @@ class Machine:
         self.holdings.view.owners[REGISTRY, 0] = Ownership(owner, 1)
 
 
+async def forwarded(wanted: Sequence[ChangeRequest]) -> Sequence[Outcome]:
+    """Returns what an owner in another process answers to changes."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    back = OwnerBack(cast(Worker, Loop()), cast(StoredQueries, None), cast(TenantQueries, None))
+    add_OwnerServiceServicer_to_server(back, Edge(server))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    there = MemberInfo(id="back", service="router", address=address, http_address="", started_ms=0)
+    owners = Owners(
+        "front",
+        cast(RouterMachine, Machine("back")),
+        cast(Worker, Loop()),
+        cast(StoredQueries, None),
+        lambda: {"back": there},
+    )
+    try:
+        return await owners.apply(0, wanted)
+    finally:
+        await owners.close()
+        await server.stop(None)
+
+
 def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
     async def run() -> list[int | None]:
         loop = Loop()
@@ -97,6 +125,34 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
     assert unsent is None
     assert received is not None
     assert begin_ms + TIMES.seek_s * 1_000 <= received <= now_ms() + TIMES.seek_s * 1_000
+
+
+def test_a_request_as_large_as_a_client_may_send_reaches_its_owner() -> None:
+    """A forwarded query has one element more, and all were refused where these are too many."""
+    ring = tuple((number / 200, number % 2) for number in range(9_980))
+    queries = [
+        RangeQuery(id=f"q{number}", mode="continuous", region=Polygon(((*ring, ring[0]),)))
+        for number in range(13)
+    ]
+    wanted = [replace(REQUEST, id=query.id, query=query) for query in queries]
+    # What the client has sent was let in.
+    few = [RangeQuery(id=f"few{number}", mode="continuous") for number in range(1_200)]
+    wanted += [replace(REQUEST, id=query.id, query=query) for query in few]
+    messages = [write_query(query, "us") for query in (*queries, *few)]
+    sent = RegisterQueriesRequest(queries=messages).SerializeToString()
+    assert len(sent) < REQUEST_BYTES_MAX
+    assert ELEMENTS_MAX - 600 < elements_of(sent, RegisterQueriesRequest) <= ELEMENTS_MAX
+
+    assert asyncio.run(forwarded(wanted)) == (Outcome(7),) * len(wanted)
+
+
+def test_a_change_that_its_owner_refuses_leaves_the_others_of_its_request() -> None:
+    """The owner may be of another version, with other limits."""
+    bad = replace(REQUEST, id="", query=RangeQuery(id="", mode="continuous"))
+    first, second, third = asyncio.run(forwarded([REQUEST, bad, REQUEST]))
+    assert (first, third) == (Outcome(7),) * 2
+    assert isinstance(second.error, InvalidArgument)
+    assert second.error.field == "id"
 
 
 def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
