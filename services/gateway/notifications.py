@@ -367,6 +367,7 @@ class _Wire:
     def __init__(self, front: Front, transport: Any) -> None:
         self._front = front
         self._transport = transport
+        self._is_cut = False
 
     async def place(self, cursor: str) -> None:
         """Writes where the stream begins."""
@@ -389,7 +390,7 @@ class _Wire:
     async def gone(self) -> None:
         """Returns when the client has gone."""
 
-    async def _in_time(self, sending: Awaitable[None]) -> None:
+    async def _in_time(self, sending: Awaitable[object]) -> None:
         """Waits for the client to read; cuts the connection if it does not.
 
         Raises:
@@ -403,12 +404,15 @@ class _Wire:
             async with asyncio.timeout(self._front.limits.unread_s):
                 await sending
         except TimeoutError:
-            self._front.count_refused("unread")
+            # A sign of life may wait beside an event, and both be late: that is one stream.
+            if not self._is_cut:
+                self._front.count_refused("unread")
             self.cut()
             raise GoneError from None
 
     def cut(self) -> None:
         """Cuts the connection."""
+        self._is_cut = True
         if self._transport is not None:
             self._transport.abort()
 

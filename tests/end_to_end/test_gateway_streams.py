@@ -161,8 +161,9 @@ def test_a_client_that_does_not_read_is_cut_off_and_resumes(
     place = head.split(b"id: ")[1].split(b"\n")[0].decode()
     ids = publish(client, "muchword", 600, text="x" * 30_000)
     name, labels = "sirocco_gateway_refusals_total", {"reason": "unread"}
-    eventually(lambda: gateway.registry.get_sample_value(name, labels) == 1)
+    eventually(lambda: gateway.registry.get_sample_value(name, labels))
     eventually(lambda: gateway.registry.get_sample_value("sirocco_gateway_streams") == 0)
+    assert gateway.registry.get_sample_value(name, labels) == 1
     lazy.close()
     source = EventSource(base_of(gateway), "max", last_id=place)
     source.read(600, timeout_s=300.0)

@@ -96,8 +96,12 @@ _ROWS = types.uint64[:, ::1]
 
 @kernel(inline=True)
 def joined(left: Any, right: Any, secret: Any) -> Any:
-    """Returns the hash of two hashes, one after the other: of a path and a symbol, or of tokens."""
-    return multiply_fold(left ^ secret[0], right ^ secret[1])
+    """Returns the hash of two hashes, one after the other: of a path and a symbol, or of tokens.
+
+    The second product is needed as in `hash_placement`: under some secrets, one leaves symbols in
+    even steps, which clients choose, in few runs of places.
+    """
+    return multiply_fold(multiply_fold(left ^ secret[0], right ^ secret[1]) ^ secret[1], secret[0])
 
 
 @kernel(inline=True)

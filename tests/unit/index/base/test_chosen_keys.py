@@ -149,6 +149,20 @@ def test_chosen_keys_crowd_no_more_than_others(
         assert chosen <= FACTOR_MAX * by_chance + 1_000, family.__name__
 
 
+def test_no_secret_leaves_even_steps_of_words_in_few_places() -> None:
+    # These crowded them to 95 and to 9 times the cost when their hash was of one product.
+    secrets = (
+        (6375444715401855555, 13623823943204830861),
+        (17017899380770437519, 13146031848058389789),
+    )
+    for first, second in secrets:
+        with fixed_secret(first, second):
+            by_chance = crowding(of_pattern_tree(drawn(COUNT, 1)))
+            for family in FAMILIES:
+                chosen = crowding(of_pattern_tree(family(COUNT)))
+                assert chosen <= 1.5 * by_chance, family.__name__
+
+
 def seal(keys: Keys) -> None:
     distinct = number_terms(keys, np.empty(len(keys), np.uint32), *secret())
     assert len(distinct) == len(keys)

@@ -303,6 +303,9 @@ class _Transport:
     def abort(self) -> None:
         self.is_aborted = True
 
+    def get_write_buffer_size(self) -> int:
+        return 1
+
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_an_answer_holds_its_memory_until_it_is_read(reads: bool) -> None:
@@ -402,6 +405,22 @@ def test_streams_hold_the_memory_of_what_is_not_read() -> None:
             await stack.enter_async_context(held(BEN, _Transport(), 50_000))
             assert front.events.held == 750_000
         assert front.events.held == 0
+        await front.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_is_not_read_is_cut_and_counted_once() -> None:
+    async def run() -> None:
+        front = front_of(unread_s=0.0)
+        transport = _Transport()
+        wire = _Wire(front, transport)
+        # An event and a sign of life wait; a busy loop finds the time of both over in one turn.
+        waiting = [wire._in_time(asyncio.Event().wait()) for _ in range(2)]
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(end) for end in ends] == [GoneError, GoneError]
+        assert transport.is_aborted
+        assert front.metrics.refused.labels("unread")._value.get() == 1
         await front.close()
 
     asyncio.run(run())
