@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sirocco.protocol.contract.effects import Answer, Append, ChangeRequest, Effect, Outcome
+from sirocco.protocol.contract.effects import (
+    Answer,
+    Append,
+    AppendChanges,
+    ChangeRequest,
+    Effect,
+    Outcome,
+)
 from sirocco.protocol.contract.messages import (
     INTAKE,
     REGISTRY,
@@ -68,6 +75,9 @@ class Log:
                 case Append(topic, partition, Change() as change):
                     assert (topic, partition) == (REGISTRY, 3)
                     self.records.append(change)
+                case AppendChanges(partition, changes):
+                    assert partition == 3
+                    self.records += [changes.change(row) for row in range(len(changes))]
                 case Append(topic, slot, Installed() as message):
                     assert topic == SLOTS
                     self.installs.append((slot, message))

@@ -44,6 +44,9 @@ class RouterLimits:
         installed_bytes_max: bytes of a record of queries for a slot, except for one query that is
             larger: 256 conjunctions of 1,000 terms are 2 MB. Each query of a record is validated by
             its own revision, so it does not matter which share one.
+        expired_max: queries of one registry partition that are removed at once because their
+            lifetimes ended, the next ones when the log has shown these: clients choose how many end
+            together. A few milliseconds.
         waiting_changes_max: changes that may wait for an append of the same query. More are
             refused: a client that floods a single query must not exhaust memory.
         alternatives_max: a query whose versions have had more conjunctions than this begins anew.
@@ -88,6 +91,7 @@ class RouterLimits:
     expiry_interval_ms: int = 5_000
     expiry_grace_ms: int = 60_000
     installed_bytes_max: int = 1 << 20
+    expired_max: int = 10_000
     waiting_changes_max: int = 1_000
     alternatives_max: int = 256
     removed_locators_max: int = 50_000

@@ -214,10 +214,17 @@ class RouterMachine:
         if not self._event_time and now_ms - self._expired_ms >= limits.expiry_interval_ms:
             self._expired_ms = now_ms
             self.intake.forget_sessions()
-            is_awake = now_ms - self._awake_ms >= limits.expiry_grace_ms
-            for registry in self.registries.values() if is_awake else ():
-                effects += registry.expire(now_ms - limits.expiry_grace_ms)
+            effects += self._expire(now_ms, list(self.registries.values()))
+        else:
+            more = [each for each in self.registries.values() if each.has_more_expired]
+            effects += self._expire(now_ms, more)
         return effects
+
+    def _expire(self, now_ms: int, registries: list[Registry]) -> list[Effect]:
+        grace_ms = self._limits.expiry_grace_ms
+        if now_ms - self._awake_ms < grace_ms:
+            return []
+        return [each for one in registries for each in one.expire(now_ms - grace_ms)]
 
     def _mark(self, partitions: list[int], now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms, at_once=True)

@@ -117,6 +117,13 @@ class PendingRequests:
             for query_id, pending in self._pending.get(handle, {}).items()
         )
 
+    def are_held(self, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Returns bool[n], for which live queries change requests wait for an append."""
+        held: NDArray[np.bool_] = self._columns.find(handles) >= 0
+        for row in np.flatnonzero(self._are_single(handles)).tolist():
+            held[row] |= int(handles[row]) in self
+        return held
+
     def take_requests(self, token: int, requests: tuple[ChangeRequest, ...]) -> list[Effect]:
         """Takes the change requests of a client; each is decided at once or appended."""
         batch = RequestBatch(token, [None] * len(requests), len(requests))

@@ -346,10 +346,9 @@ class LiveQueries:
         """Whether a query exists and its lifetime has not ended."""
         return bool(self.are_standing(np.array([handle], np.uint64), now_ms)[0])
 
-    def expired(self, now_ms: int) -> list[int]:
-        """Returns the handles of the queries whose lifetime ended."""
-        rows = np.flatnonzero(has_expired(self.expires_ms[: self._end], now_ms))
-        return [int(handle) for handle in self.handles[rows]]
+    def expired(self, now_ms: int) -> NDArray[np.uint64]:
+        """Returns u8[n], the handles of the queries whose lifetime ended."""
+        return self.handles[: self._end][has_expired(self.expires_ms[: self._end], now_ms)]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns all queries as columns, for a checkpoint."""

@@ -24,6 +24,7 @@ from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    AppendChanges,
     ChangeRequest,
     Effect,
     Outcome,
@@ -95,6 +96,7 @@ class Registry:
         repair: republishes queries whose newest record is void.
         validation: decides which changes are in force.
         pending_requests: the pending change requests.
+        has_more_expired: whether further lifetimes have ended than `expire` has appended.
     """
 
     partition: int
@@ -113,9 +115,12 @@ class Registry:
     repair: RegistryRepair = field(init=False)
     validation: ChangeValidation = field(init=False)
     pending_requests: PendingRequests = field(init=False)
+    has_more_expired: bool = False
     # Offset of the last `Prepare` or `Retire` that was read.
     _staged: int = -1
     _is_announcing: bool = False
+    # Handle and revision of the last query for which `expire` has appended a removal.
+    _last_expired: tuple[int, int] = (0, NO_REVISION)
     # Records that wait for a map to be read from `control`.
     _held: list[Read] = field(default_factory=list)
 
@@ -351,26 +356,35 @@ class Registry:
         return self.pending_requests.refuse(Unavailable(DEPOSED))
 
     def expire(self, now_ms: int) -> list[Effect]:
-        """Appends the removal of the queries whose lifetime has ended."""
-        effects: list[Effect] = []
-        expired = self.live.expired(now_ms)
+        """Appends removals of queries whose lifetime has ended, the next ones once these are shown.
+
+        Clients choose how many lifetimes end in one moment.
+        """
+        if self._are_removals_under_way():
+            return []
+        handles = self.live.expired(now_ms)
+        self.has_more_expired = False
         if not self.is_announced:
-            return self.announce(now_ms) if expired else []
-        for handle in expired:
-            if handle in self.pending_requests:
-                continue
-            revision = self.live.revision(handle)
-            change = Change(
-                handle=handle,
-                query=None,
-                subscriber="",
-                start_ms=now_ms,
-                expected_revision=revision,
-                digest=0,
-                epoch=self.epoch,
-            )
-            effects.append(Append(REGISTRY, self.partition, change))
-        return effects
+            return self.announce(now_ms) if len(handles) else []
+        handles = handles[~self.pending_requests.are_held(handles)]
+        if not len(handles):
+            return []
+        self.has_more_expired = len(handles) > self.limits.expired_max
+        handles = handles[: self.limits.expired_max]
+        count = len(handles)
+        removals = Removals(
+            handles,
+            np.full(count, now_ms, np.int64),
+            self.live.known_columns(handles).revisions,
+            np.full(count, self.epoch, np.int64),
+        )
+        self._last_expired = int(handles[-1]), int(removals.expected_revisions[-1])
+        return [AppendChanges(self.partition, removals)]
+
+    def _are_removals_under_way(self) -> bool:
+        """Whether the log has yet to show the last removal that was appended."""
+        handle, revision = self._last_expired
+        return revision != NO_REVISION and self.live.revision(handle) == revision
 
     def publish_summary(self, now_ms: int) -> list[Effect]:
         """Publishes part of the summary when due, and no predecessor can change the registry."""

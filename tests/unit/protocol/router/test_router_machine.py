@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sirocco.protocol.contract.control_records import (
 from sirocco.protocol.contract.effects import (
     Answer,
     Append,
+    AppendChanges,
     ChangeRequest,
     ChangeRequests,
     ControlRead,
@@ -537,6 +539,19 @@ def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
     assert len(one.machine.registries[0].live) == 0
 
 
+def test_lifetimes_that_end_together_do_not_wait_for_the_next_interval() -> None:
+    one = router(limits=replace(LIMITS, expired_max=2))
+    one.own_registry()
+    for offset, name in enumerate("abc"):
+        register(one, name, offset, ttl="10s")
+    removed = []
+    for _ in range((10_000 + LIMITS.expiry_grace_ms) // LIMITS.expiry_interval_ms):
+        removed += removals_of(one.tick(LIMITS.expiry_interval_ms))
+    assert len(removed) == 2
+    one.poll(*((REGISTRY, 0, 3 + row, each) for row, each in enumerate(removed)))
+    assert len(removals_of(one.tick())) == 1
+
+
 def test_no_query_is_removed_while_a_router_may_lag_by_an_outage() -> None:
     # Objects acknowledged within the lifetime may still wait in `intake`: they were not routed
     # during the outage.
@@ -552,8 +567,8 @@ def test_no_query_is_removed_while_a_router_may_lag_by_an_outage() -> None:
 
 def removals_of(effects: list[Effect]) -> list[Change]:
     """Returns the queries that these effects remove."""
-    messages = [each.message for each in effects if isinstance(each, Append)]
-    return [each for each in messages if isinstance(each, Change) and each.query is None]
+    changes = [each.changes for each in effects if isinstance(each, AppendChanges)]
+    return [each.change(row) for each in changes for row in range(len(each))]
 
 
 # --- what it does not take
