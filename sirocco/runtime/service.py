@@ -27,6 +27,7 @@ from sirocco.runtime.process.clock import held_ms, monotonic_ms, now_ms
 from sirocco.runtime.process.health import HealthServer
 from sirocco.runtime.process.log_reachability import LogReachability
 from sirocco.runtime.process.membership import LeaseKeeper, MemberInfo, new_member_id
+from sirocco.runtime.process.stalled_appends import AppendWatch
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import ProcessMetrics
@@ -120,6 +121,7 @@ class Service:
         self._health_front: HealthFront | None = None
         self._lease: LeaseKeeper | None = None
         self._reachability = LogReachability(parts.log, parts.store, member, self._end_cut_off)
+        self._append_watch = AppendWatch(parts.log, member, self._end_cut_off)
         self._cut_off: Exception | None = None
 
     @classmethod
@@ -205,6 +207,7 @@ class Service:
         )
         self._lease.start()
         self._reachability.start()
+        self._append_watch.start()
         logger.info(
             "",
             extra=event("listening", member=self.member, grpc=self.address, http=self.http_address),
@@ -212,6 +215,7 @@ class Service:
 
     def stop(self) -> bool:
         """Drains and ends; returns whether it did so in time."""
+        self._append_watch.stop()
         self._reachability.stop()
         in_time = self.worker.stop(DRAIN_S)
         if self._lease is not None:

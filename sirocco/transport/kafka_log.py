@@ -32,7 +32,7 @@ from sirocco.transport.kafka_settings import (
     client_config,
     topic_config,
 )
-from sirocco.transport.log import APPEND_WAIT_S, TopicSpec
+from sirocco.transport.log import APPEND_WAIT_S, TopicSpec, WaitingAppends
 
 # Pause between two requests about what is under way: short against a leader's election.
 _RETRY_S: Final = 0.02
@@ -143,6 +143,19 @@ class KafkaLog:
         high = self._offsets([at], OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return low[0], high[0]
 
+    def waiting_appends(self) -> list[WaitingAppends]:
+        """See `Log.waiting_appends`."""
+        with self._lock:
+            producers = [one for one in self._clients if isinstance(one, KafkaProducer)]
+        return [each for producer in producers for each in producer.waiting()]
+
+    def is_in_sync(self, topic: str, partition: int) -> bool:
+        """See `Log.is_in_sync`."""
+        found = self._described(topic).get(partition)
+        if found is None:
+            raise UnknownTopic(f"{topic}/{partition}")
+        return found.leader >= 0 and set(found.isrs) == set(found.replicas)
+
     def truncate(self, topic: str, partition: int, before_offset: int) -> None:
         """See `Log.truncate`."""
         self.check(topic, partition)
@@ -211,6 +224,10 @@ class KafkaLog:
 
     def _count(self, topic: str) -> int:
         """Returns the number of Kafka partitions; 0: no such topic."""
+        return len(self._described(topic))
+
+    def _described(self, topic: str) -> dict[int, Any]:
+        """Returns the metadata of the Kafka partitions; none: no such topic."""
         outer = self.outer(topic)
         try:
             found = self._admin.list_topics(outer, timeout=self.times.call_s).topics[outer]
@@ -218,7 +235,8 @@ class KafkaLog:
             raise self._failure(cause_of(error), f"metadata of {topic}") from error
         if found.error is not None and found.error.code() not in UNKNOWN:
             raise typed(found.error, f"metadata of {topic}")
-        return len(found.partitions)
+        described: dict[int, Any] = found.partitions
+        return described
 
     def _offsets(self, wanted: list[TopicPartition], spec: OffsetSpec) -> list[int]:
         """Returns one offset for each; asks again while leaders move."""

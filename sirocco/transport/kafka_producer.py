@@ -25,7 +25,23 @@ from sirocco.transport.kafka_settings import (
     producer_config,
 )
 from sirocco.transport.kafka_topics import KafkaTopics
-from sirocco.transport.log import RECORD_BYTES_MAX, Headers, OnAck, record_bytes
+from sirocco.transport.log import (
+    RECORD_BYTES_MAX,
+    Headers,
+    OnAck,
+    WaitingAppends,
+    record_bytes,
+)
+
+
+class _Lane:
+    """Counts the records to one Kafka partition: without an answer, and answered so far."""
+
+    __slots__ = ("answered", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.answered = 0
 
 
 class KafkaProducer:
@@ -44,6 +60,8 @@ class KafkaProducer:
         # The client's own count includes events besides records.
         self._count_lock = threading.Lock()
         self._pending = 0
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._polls = 0
         # The first error after which the client refuses everything.
         self._fatal: TransportError | None = None
         config = producer_config(log.settings, name, transactional_id, log.times)
@@ -70,7 +88,8 @@ class KafkaProducer:
             raise RecordTooLarge(topic, size, RECORD_BYTES_MAX)
         self._check_live()
         self._log.check(topic, partition)
-        delivered = self._delivered(f"append to {topic}/{partition}", on_ack)
+        lane = self._lane(topic, partition)
+        delivered = self._delivered(lane, f"append to {topic}/{partition}", on_ack)
         deadline: float | None = None
         while True:
             try:
@@ -83,7 +102,7 @@ class KafkaProducer:
                     headers=list(headers),
                     on_delivery=delivered,
                 )
-                self._count(1)
+                self._count(lane, 1)
                 return
             except BufferError as error:
                 now = time.monotonic()
@@ -121,7 +140,8 @@ class KafkaProducer:
         self._log.check(topic, partition)
         outer, produce = self._log.outer(topic), self._producer.produce
         listed: list[Any] = list(headers)
-        delivered = self._delivered_one(f"append to {topic}/{partition}", on_ack)
+        lane = self._lane(topic, partition)
+        delivered = self._delivered_one(lane, f"append to {topic}/{partition}", on_ack)
         taken = 0
         try:
             for key, value in records:
@@ -141,16 +161,16 @@ class KafkaProducer:
             self.poll(0.0)  # fetches the reason why the client refuses
             raise self._fatal or typed(cause_of(error), f"append to {topic}") from error
         finally:
-            self._count(taken)
+            self._count(lane, taken)
         return taken
 
     def _delivered(
-        self, what: str, on_ack: OnAck | None
+        self, lane: _Lane, what: str, on_ack: OnAck | None
     ) -> Callable[[KafkaError | None, Any], None]:
         """Returns what the client calls for each record that the log has or never will."""
 
         def delivered(error: KafkaError | None, message: Any) -> None:
-            self._count(-1)
+            self._answered(lane)
             failure = None if error is None else self._lost(error, what)
             if on_ack is not None:
                 on_ack(failure, message.offset() if failure is None else -1)
@@ -158,14 +178,12 @@ class KafkaProducer:
         return delivered
 
     def _delivered_one(
-        self, what: str, on_ack: OnAck | None
+        self, lane: _Lane, what: str, on_ack: OnAck | None
     ) -> Callable[[KafkaError | None, Any], None]:
         """The same for one of the records of `append_many`."""
-        lock = self._count_lock
 
         def delivered(error: KafkaError | None, _: Any) -> None:
-            with lock:
-                self._pending -= 1
+            self._answered(lane)
             failure = None if error is None else self._lost(error, what)
             if on_ack is not None:
                 on_ack(failure, 1)
@@ -174,6 +192,7 @@ class KafkaProducer:
 
     def poll(self, timeout_s: float) -> None:
         """See `Producer.poll`."""
+        self._polls += 1
         try:
             self._producer.poll(timeout_s)
         except KafkaException as error:  # how the client reports that it cannot continue
@@ -196,6 +215,15 @@ class KafkaProducer:
     def pending(self) -> int:
         """See `Producer.pending`."""
         return self._pending
+
+    def waiting(self) -> list[WaitingAppends]:
+        """Returns, for `Log.waiting_appends`, what this producer's appends wait for."""
+        with self._count_lock:
+            return [
+                WaitingAppends(self.name, topic, partition, lane.answered, self._polls)
+                for (topic, partition), lane in self._lanes.items()
+                if lane.waiting
+            ]
 
     def init_transactions(self) -> None:
         """See `Producer.init_transactions`."""
@@ -254,9 +282,22 @@ class KafkaProducer:
             self._producer.purge()
             self.flush(self._times.call_s)
 
-    def _count(self, change: int) -> None:
+    def _lane(self, topic: str, partition: int) -> _Lane:
+        if (lane := self._lanes.get((topic, partition))) is None:
+            with self._count_lock:
+                lane = self._lanes.setdefault((topic, partition), _Lane())
+        return lane
+
+    def _count(self, lane: _Lane, taken: int) -> None:
         with self._count_lock:
-            self._pending += change
+            self._pending += taken
+            lane.waiting += taken
+
+    def _answered(self, lane: _Lane) -> None:
+        with self._count_lock:
+            self._pending -= 1
+            lane.waiting -= 1
+            lane.answered += 1
 
     def _lost(self, error: KafkaError, what: str) -> TransportError:
         """Returns the error of a record that the log will never have: a gap before later ones."""

@@ -71,6 +71,23 @@ class TopicSpec:
     compacted: bool = False
 
 
+class WaitingAppends(NamedTuple):
+    """Appends to one Kafka partition that have no answer yet.
+
+    Attributes:
+        producer: its name.
+        topic, partition: where they go.
+        answered: how many earlier appends there had an answer.
+        polls: how often the producer was polled. Answers are only taken then.
+    """
+
+    producer: str
+    topic: str
+    partition: int
+    answered: int
+    polls: int
+
+
 class Producer(Protocol):
     """Appends records: idempotent, acknowledged by all replicas, in order per Kafka partition.
 
@@ -295,6 +312,19 @@ class Log(Protocol):
 
         Raises:
             UnknownTopic: no such topic or Kafka partition.
+            TransportUnavailable: the log did not answer.
+        """
+
+    def waiting_appends(self) -> list[WaitingAppends]:
+        """Returns what the producers of this log still wait for; without a request."""
+
+    def is_in_sync(self, topic: str, partition: int) -> bool:
+        """Whether a Kafka partition has a leader and all its replicas, so that it takes appends.
+
+        It is not the producers that are asked.
+
+        Raises:
+            UnknownTopic: there is no such topic or Kafka partition.
             TransportUnavailable: the log did not answer.
         """
 

@@ -32,6 +32,7 @@ from sirocco.transport.log import (
     Record,
     TopicPartition,
     TopicSpec,
+    WaitingAppends,
     record_bytes,
 )
 
@@ -125,6 +126,16 @@ class MemoryLog:
         with self.lock:
             found = self.find(topic, partition)
             return found.low, found.stable
+
+    def waiting_appends(self) -> list[WaitingAppends]:
+        """See `Log.waiting_appends`: nothing, as memory answers at once."""
+        return []
+
+    def is_in_sync(self, topic: str, partition: int) -> bool:
+        """See `Log.is_in_sync`."""
+        with self.lock:
+            self.find(topic, partition)
+        return True
 
     def truncate(self, topic: str, partition: int, before_offset: int) -> None:
         """See `Log.truncate`."""

@@ -141,6 +141,8 @@ def test_calls_end_as_unavailable(
             log.partitions("another")
         with pytest.raises(TransportUnavailable):
             log.bounds(topic, 0)
+        with pytest.raises(TransportUnavailable):
+            log.is_in_sync(topic, 0)
         consumer.assign({(topic, 0): 0})
         assert consumer.poll(1, 0.2) == []
         producer.append(topic, 0, b"x", on_ack=lambda error, _offset: failures.append(error))
@@ -148,6 +150,30 @@ def test_calls_end_as_unavailable(
         assert isinstance(failures[0], AppendFailed), "what was never sent is reported as failed"
     finally:
         kafka_server.start()
+
+
+def test_appends_without_an_answer_are_named_until_the_broker_is_back(
+    kafka_server: KafkaServer, log: KafkaLog, topic: str
+) -> None:
+    producer = log.producer("p")
+    for number in range(3):
+        producer.append(topic, number % 2, b"before")
+    assert producer.flush(120.0) == 0
+    kafka_server.kill()
+    try:
+        producer.append(topic, 1, b"x")
+        assert producer.append_many(topic, 1, [(b"k", b"y"), (b"l", b"z")]) == 2
+        (waits,) = log.waiting_appends()
+        assert waits[:-1] == ("p", topic, 1, 1), "the first had its answer"
+        producer.poll(0.01)
+        (again,) = log.waiting_appends()
+        assert again == waits._replace(polls=waits.polls + 1)
+    finally:
+        kafka_server.start()
+    assert producer.flush(120.0) == 0
+    assert log.waiting_appends() == []
+    assert log.is_in_sync(topic, 1)
+    producer.close()
 
 
 def test_deleted_topics_are_gone_with_what_was_in_them(log: KafkaLog, topic: str) -> None:

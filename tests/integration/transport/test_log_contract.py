@@ -53,6 +53,8 @@ def test_unknown_topics_and_partitions_are_refused(log: Log, topic: str) -> None
         with pytest.raises(UnknownTopic):
             log.bounds(name, partition)
         with pytest.raises(UnknownTopic):
+            log.is_in_sync(name, partition)
+        with pytest.raises(UnknownTopic):
             log.truncate(name, partition, 0)
     with pytest.raises(UnknownTopic):
         log.partitions("no-such-topic")
@@ -304,6 +306,15 @@ def test_large_records_pass_and_larger_ones_are_refused(log: Log, topic: str) ->
     append_all(producer, topic, 0, [large, b"small", large])
     consumer.assign({(topic, 0): 0})
     assert [r.value for r in take(consumer, 3)] == [large, b"small", large]
+
+
+def test_partitions_are_in_sync_and_nothing_waits_that_is_acknowledged(
+    log: Log, topic: str
+) -> None:
+    producer = log.producer("p")
+    append_all(producer, topic, 1, [b"x", b"y"])
+    assert log.waiting_appends() == []
+    assert [log.is_in_sync(topic, partition) for partition in range(4)] == [True] * 4
 
 
 def test_truncated_offsets_are_a_typed_error(log: Log, topic: str) -> None:
