@@ -3,11 +3,14 @@
 Queries are many; the sets of slots and leaves that they are in are few. So each is kept once, and a
 query has its number. Leaves are what a change of the map is compared by: they cost a query nothing,
 and stand for its box and its keys.
+
+Clients who choose their regions for it have a place for each query. Places are therefore kept as
+bytes: in tuples they would take a kilobyte each, three to four times as much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -31,13 +34,18 @@ LOCATED_MAX = 16_384
 # The leaf in the number of a pair; ids are not negative.
 _LOW = 0xFFFF_FFFF
 
+# A place: its slots, then, if its leaves are known, a mark and these. Ids are not negative, so none
+# of their last bytes is one of the mark.
+_ID = np.dtype("<i4")
+_MARK = bytes(4 * [0xFF])
+
 
 class PlaceSets:
     """Distinct places by number; 0 is nowhere."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[Slots, Leaves | None], int] = {}
-        self._places: list[tuple[Slots, Leaves | None]] = []
+        self._numbers: dict[bytes, int] = {}
+        self._places: list[bytes] = []
         self._located = 0
         self.number((), None)
 
@@ -46,7 +54,7 @@ class PlaceSets:
 
     def slots(self, number: int) -> Slots:
         """Returns the slots of a place."""
-        return self._places[number][0]
+        return _unpacked(self._places[number])[0]
 
     def number(self, slots: Slots, leaves: Leaves | None) -> int:
         """Returns the number of a place.
@@ -57,15 +65,19 @@ class PlaceSets:
         """
         if leaves is not None and len(leaves) > LEAVES_MAX:
             leaves = None
-        found = self._numbers.get((slots, leaves))
+        return self._number(_packed(slots), None if leaves is None else _packed(leaves))
+
+    def _number(self, slots: bytes, leaves: bytes | None) -> int:
+        place = slots if leaves is None else slots + _MARK + leaves
+        found = self._numbers.get(place)
         if found is not None:
             return found
         if leaves is not None:
             if self._located == LOCATED_MAX:
-                return self.number(slots, None)
+                return self._number(slots, None)
             self._located += 1
-        self._numbers[slots, leaves] = len(self._places)
-        self._places.append((slots, leaves))
+        self._numbers[place] = len(self._places)
+        self._places.append(place)
         return len(self._places) - 1
 
     def numbers(self, routes: QueryRoutes) -> NDArray[np.int32]:
@@ -84,29 +96,38 @@ class PlaceSets:
             )
         ]
         numbers[is_single] = np.array(own, np.int32)[rows]
+        rows_of_leaves = np.repeat(np.arange(len(numbers)), np.diff(leaf_begins))
+        in_order = leaves[np.lexsort((leaves, rows_of_leaves))]
+        held, touched = slots.astype(_ID).tobytes(), in_order.astype(_ID).tobytes()
+        ends, leaf_ends = (each * _ID.itemsize for each in (slot_begins, leaf_begins))
         for row in np.flatnonzero(~is_single).tolist():
-            held = slots[slot_begins[row] : slot_begins[row + 1]].tolist()
-            touched = leaves[leaf_begins[row] : leaf_begins[row + 1]].tolist()
-            numbers[row] = self.number(tuple(held), tuple(sorted(touched)))
+            own_leaves = touched[leaf_ends[row] : leaf_ends[row + 1]]
+            numbers[row] = self._number(
+                held[ends[row] : ends[row + 1]],
+                own_leaves if len(own_leaves) <= LEAVES_MAX * _ID.itemsize else None,
+            )
         return numbers
 
     def are_located(self) -> NDArray[np.bool_]:
         """Returns bool[p], of which places the leaves are known."""
-        return np.array([leaves is not None for _, leaves in self._places])
+        return np.array([leaves is not None for _, leaves in self._unpacked()])
 
     def touch(self, leaves: frozenset[int]) -> NDArray[np.bool_]:
         """Returns bool[p], which places have one of these leaves, as far as is known."""
         return np.array(
-            [each is not None and not leaves.isdisjoint(each) for _, each in self._places]
+            [each is not None and not leaves.isdisjoint(each) for _, each in self._unpacked()]
         )
 
     def are_in(self, slots: frozenset[int]) -> NDArray[np.bool_]:
         """Returns bool[p], which places have one of these slots."""
-        return np.array([not slots.isdisjoint(each) for each, _ in self._places])
+        return np.array([not slots.isdisjoint(each) for each, _ in self._unpacked()])
 
     def are_whole(self, slots_total: int) -> NDArray[np.bool_]:
         """Returns bool[p], which places have all slots."""
-        return np.array([len(each) == slots_total for each, _ in self._places])
+        return np.array([len(each) == slots_total for each, _ in self._unpacked()])
+
+    def _unpacked(self) -> Iterator[tuple[Slots, Leaves | None]]:
+        return map(_unpacked, self._places)
 
     def follow(self, change: MapDifference | None, is_used: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Names leaves as the map that follows does, and forgets places without queries.
@@ -133,20 +154,23 @@ class PlaceSets:
         self.number((), None)
         numbers = np.zeros(len(before), np.int32)
         for place in np.flatnonzero(is_used).tolist():
-            slots, leaves = before[place]
+            slots, leaves = _unpacked(before[place])
             numbers[place] = self.number(slots, leaves_now(leaves))
         return numbers
 
     def slots_of(self, numbers: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Returns the slots of places, one place after the other, and i8[n + 1], their begins."""
-        offsets = np.cumsum([0, *(len(slots) for slots, _ in self._places)])
-        flat = np.array([slot for slots, _ in self._places for slot in slots], np.int32)
-        begins, where = take_ragged(offsets, numbers)
+        # Of these places alone, however many there are.
+        distinct, rows = np.unique(numbers, return_inverse=True)
+        held = [self._places[number].partition(_MARK)[0] for number in distinct.tolist()]
+        offsets = np.cumsum([0, *map(len, held)]) // _ID.itemsize
+        flat = np.frombuffer(b"".join(held), _ID).astype(np.int32)
+        begins, where = take_ragged(offsets, rows)
         return flat[where], begins
 
     def leaves_state(self, numbers: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
         """Returns the leaves of places as columns, for a checkpoint; see `leaves_of_state`."""
-        known = [leaves for _, leaves in self._places if leaves is not None]
+        known = [leaves for _, leaves in self._unpacked() if leaves is not None]
         located = self.are_located()
         row_of = np.where(located, np.cumsum(located) - 1, -1).astype(np.int32)
         return {
@@ -154,6 +178,19 @@ class PlaceSets:
             "leaf_set_offsets": np.cumsum([0, *map(len, known)]).astype(np.int64),
             "leaf_set_rows": row_of[numbers],
         }
+
+
+def _packed(ids: tuple[int, ...]) -> bytes:
+    return np.array(ids, _ID).tobytes()
+
+
+def _unpacked(place: bytes) -> tuple[Slots, Leaves | None]:
+    slots, known, leaves = place.partition(_MARK)
+    return _ids(slots), _ids(leaves) if known else None
+
+
+def _ids(packed: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(packed, _ID).tolist())
 
 
 def leaves_of_state(state: Mapping[str, NDArray[Any]]) -> list[Leaves | None] | None:
