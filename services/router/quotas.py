@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ from sirocco.runtime.process.clock import monotonic_ms, now_ms
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.stored import StoredQueries
 from sirocco.telemetry.metrics import RouterMetrics
+
+T = TypeVar("T")
 
 # Pause for a tenant at its limit: other queries have to be removed, or end, first.
 QUERIES_RETRY_MS = 5_000
@@ -227,18 +230,18 @@ class QueryQuota:
         self._under_way[tenant] = max(0, self._under_way[tenant] - amount)
 
     def refusal_by_steps(self, client: Caller, load: float) -> ResourceExhausted:
-        """Returns the error for a query whose steps have no room."""
+        """Returns the error for a query whose steps, or what it has more of them, have no room."""
         return ResourceExhausted(
-            f"tenant {client.grant.tenant} has no room for a query that counts as {load:g} steps a "
-            f"second, its steps_per_s are {self.limit_of(client):g}; a longer step or a shorter "
-            "window counts less",
+            f"tenant {client.grant.tenant} has no room for {load:g} steps a second more, its "
+            f"steps_per_s are {self.limit_of(client):g}; a longer step or a shorter window counts "
+            "less",
             field="step",
             retry_after_ms=QUERIES_RETRY_MS,
         )
 
     @staticmethod
     def refusal_by_size(client: Caller, size: int) -> ResourceExhausted:
-        """Returns the error for a query whose bytes have no room."""
+        """Returns the error for a query whose bytes, or what it has more, have no room."""
         return ResourceExhausted(
             f"tenant {client.grant.tenant} has no room for {size} bytes more of standing queries, "
             f"its query_bytes are {client.limits.query_bytes}",
@@ -289,17 +292,28 @@ class TenantQueries:
             found = np.flatnonzero(self._are_live(registry, handles, fingerprints))
             response.live_handles.extend(handles[found].tolist())
             response.live_fingerprints.extend(fingerprints[found].tolist())
+            if prefix := request.amounts_of:
+                live = list(response.live_handles)
+                amounts = await self._asked(registry, lambda read: read.amounts(prefix, live))
+                response.live_bytes.extend(size for size, _ in amounts)
+                response.live_steps_per_s.extend(load for _, load in amounts)
         if request.id_prefix:
-            # The reading thread does not notice that its caller has gone: the next one waits.
-            counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
-            response.queries, response.bytes, response.steps_per_s = await asyncio.shield(counting)
+            response.queries, response.bytes, response.steps_per_s = await self._asked(
+                registry, lambda read: self._totals(registry, read, request.id_prefix)
+            )
         return response
 
-    async def _counted(self, registry: Registry, prefix: str) -> tuple[int, int, float]:
-        async with self._reading.setdefault(registry.partition, asyncio.Lock()):
-            return await asyncio.to_thread(self._count, registry, prefix)
+    async def _asked(self, registry: Registry, question: Callable[[_Tenants], T]) -> T:
+        """Answers a question in a thread, once the log is read."""
 
-    def _count(self, registry: Registry, prefix: str) -> tuple[int, int, float]:
+        async def answered() -> T:
+            async with self._reading.setdefault(registry.partition, asyncio.Lock()):
+                return await asyncio.to_thread(lambda: question(self._up_to_date(registry)))
+
+        # The reading thread does not notice that its caller has gone: the next one waits.
+        return await asyncio.shield(asyncio.ensure_future(answered()))
+
+    def _up_to_date(self, registry: Registry) -> _Tenants:
         partition = registry.partition
         known = self._read.get(partition)
         if known is None or known.epoch != registry.epoch:
@@ -311,6 +325,10 @@ class TenantQueries:
             known.offset = offset + 1
         known.offset = max(known.offset, end)
         known.tidy(registry, self._tidy_ms)
+        return known
+
+    def _totals(self, registry: Registry, known: _Tenants, prefix: str) -> tuple[int, int, float]:
+        """Returns the number of a tenant's queries, their bytes, and their steps."""
         handles, fingerprints, sizes, loads = known.of(prefix)
         # A query whose change was void, or that was removed again, is not live.
         is_live = self._are_live(registry, handles, fingerprints)
@@ -353,6 +371,15 @@ class _Tenants:
             found = self.handles.setdefault(tenant + separator, {})
             size = compiled_bytes(query, change.subscriber)
             found[change.handle] = offset, size, fingerprint_of(query.id), step_load(query)
+
+    def amounts(self, prefix: str, handles: Sequence[int]) -> list[tuple[int, float]]:
+        """Returns the bytes, and the load of the steps, of some of a tenant's queries.
+
+        Of one that is not the tenant's they are 0.
+        """
+        found = self.handles.get(prefix, {})
+        each = (found.get(handle) for handle in handles)
+        return [(0, 0.0) if one is None else (one[1], one[3]) for one in each]
 
     def of(
         self, prefix: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from sirocco.internal_api.v1 import owner_service_pb2 as owner_pb
 from sirocco.model.errors import ResourceExhausted
@@ -18,6 +19,9 @@ from sirocco.runtime.grpc.authentication import Caller
 from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.quotas import QueryQuota, TenantFigures
+
+# Bytes of a query, and the load of its steps.
+Amounts: TypeAlias = tuple[int, float]
 
 
 class TenantRoom:
@@ -103,17 +107,23 @@ class TenantRoom:
         if not rows or not (self._quota.concerns(client) or counts_bytes or has_steps):
             return {}
         is_update = wanted[0][1].action == "update"
-        live = await self._live(rows)
+        counts_amounts = is_update and (counts_bytes or has_steps)
+        live = await self._live(rows, client.grant.prefix if counts_amounts else "")
+        if counts_amounts:
+            # What the version before takes is free again. One that takes less is always let in.
+            for name, (size, load) in live.items():
+                sizes[name] = max(0, sizes[name] - size)
+                loads[name] = max(0, loads[name] - load)
         new = [name for name in rows if is_update or name not in live]
         refused: dict[str, ResourceExhausted] = {}
         if not is_update:
             fitting = await self._quota.room(client, len(new))
             let_in.append((self._quota, fitting))
             refused = dict.fromkeys(new[fitting:], QueryQuota.refusal(client))
-        asked = [name for name in new if name not in refused]
+        asked = [name for name in new if name not in refused and sizes[name]]
         for name in await self._beyond(self._byte_quota, client, asked, sizes, let_in):
             refused[name] = QueryQuota.refusal_by_size(client, int(sizes[name]))
-        asked = [name for name in asked if name not in refused and loads[name]]
+        asked = [name for name in new if name not in refused and loads[name]]
         for name in await self._beyond(self._step_quota, client, asked, loads, let_in):
             refused[name] = self._step_quota.refusal_by_steps(client, loads[name])
         return {row: error for name, error in refused.items() for row in rows[name]}
@@ -126,30 +136,34 @@ class TenantRoom:
         amounts: Mapping[str, float],
         let_in: list[tuple[QueryQuota, float]],
     ) -> Sequence[str]:
-        """Returns those for which a quota has no room: the last ones.
-
-        An update counts in full until its query is counted again.
-        """
+        """Returns those for which a quota has no room: the last ones."""
         wanted = [amounts[name] for name in names]
         fitting = await quota.fitting(client, wanted)
         let_in.append((quota, sum(wanted[:fitting])))
         return names[fitting:]
 
-    async def _live(self, names: Iterable[str]) -> set[str]:
-        """Returns those ids that have a live query."""
+    async def _live(self, names: Iterable[str], amounts_of: str) -> dict[str, Amounts]:
+        """Returns those ids that have a live query, and what it takes if that is asked.
+
+        Args:
+            names: ids of queries.
+            amounts_of: prefix of the tenant's ids; empty: amounts are not asked.
+        """
         known = {name: (query_handle(name), fingerprint_of(name)) for name in names}
         requests: dict[int, owner_pb.CountQueriesRequest] = {}
         for handle, fingerprint in known.values():
             partition = handle % self._partitions
             request = requests.setdefault(
-                partition, owner_pb.CountQueriesRequest(partition=partition)
+                partition,
+                owner_pb.CountQueriesRequest(partition=partition, amounts_of=amounts_of),
             )
             request.handles.append(handle)
             request.fingerprints.append(fingerprint)
         answers = await asyncio.gather(*(self._owners.count(r) for r in requests.values()))
-        live = {each for answer in answers for each in _live(answer)}
+        live = {key: amounts for answer in answers for key, amounts in _live(answer)}
         # An owner of an earlier version does not know fingerprints.
-        return {name for name, each in known.items() if each in live or (each[0], UNKNOWN) in live}
+        found = {name: live.get(key, live.get((key[0], UNKNOWN))) for name, key in known.items()}
+        return {name: amounts for name, amounts in found.items() if amounts is not None}
 
     async def _counted(self, prefix: str) -> int:
         return (await self._totals(prefix))[0]
@@ -174,7 +188,17 @@ class TenantRoom:
         )
 
 
-def _live(answer: owner_pb.CountQueriesResponse) -> list[tuple[int, int]]:
-    """Handles and fingerprints of the live queries of an answer."""
-    fingerprints = list(answer.live_fingerprints) or [UNKNOWN] * len(answer.live_handles)
-    return list(zip(answer.live_handles, fingerprints, strict=True))
+def _live(answer: owner_pb.CountQueriesResponse) -> Iterator[tuple[tuple[int, int], Amounts]]:
+    """Yields handle and fingerprint of each live query of an answer, and what it takes.
+
+    Amounts are 0 if they were not asked, or if the owner is of an earlier version.
+    """
+    count = len(answer.live_handles)
+    fingerprints = list(answer.live_fingerprints) or [UNKNOWN] * count
+    sizes = list(answer.live_bytes) or [0] * count
+    loads = list(answer.live_steps_per_s) or [0.0] * count
+    yield from zip(
+        zip(answer.live_handles, fingerprints, strict=True),
+        zip(sizes, loads, strict=True),
+        strict=True,
+    )

@@ -26,15 +26,15 @@ from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esirocco/v1/owner_service.proto\x12\nsirocco.v1\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"h\n\x13\x41pplyChangesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12)\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x18.sirocco.v1.WantedChange\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x03 \x01(\x03\"\xa3\x01\n\x0cWantedChange\x12(\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x18.sirocco.v1.ChangeAction\x12 \n\x05query\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x14\n\x07past_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0bstart_given\x18\x05 \x01(\x08\x42\n\n\x08_past_ms\"A\n\x14\x41pplyChangesResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.sirocco.v1.ChangeResult\"B\n\x0c\x43hangeResult\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error\"\x82\x01\n\x12ReadQueriesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x03\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\nsubscriber\x18\x05 \x01(\t\x12\x11\n\tid_prefix\x18\x06 \x01(\t\"b\n\x13\x43ountQueriesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x11\n\tid_prefix\x18\x02 \x01(\t\x12\x0f\n\x07handles\x18\x03 \x03(\x06\x12\x14\n\x0c\x66ingerprints\x18\x04 \x03(\x06\"|\n\x14\x43ountQueriesResponse\x12\x0f\n\x07queries\x18\x01 \x01(\x03\x12\x14\n\x0clive_handles\x18\x02 \x03(\x06\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x12\x19\n\x11live_fingerprints\x18\x04 \x03(\x06\x12\x13\n\x0bsteps_per_s\x18\x05 \x01(\x01\"T\n\x13ReadQueriesResponse\x12(\n\x07queries\x18\x01 \x03(\x0b\x32\x17.sirocco.v1.StoredQuery\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\"h\n\x0bStoredQuery\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x13\n\x0bstart_given\x18\x04 \x01(\x08*\x81\x01\n\x0c\x43hangeAction\x12\x1d\n\x19\x43HANGE_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43HANGE_ACTION_REGISTER\x10\x01\x12\x18\n\x14\x43HANGE_ACTION_UPDATE\x10\x02\x12\x1c\n\x18\x43HANGE_ACTION_UNREGISTER\x10\x03\x32\x84\x02\n\x0cOwnerService\x12Q\n\x0c\x41pplyChanges\x12\x1f.sirocco.v1.ApplyChangesRequest\x1a .sirocco.v1.ApplyChangesResponse\x12N\n\x0bReadQueries\x12\x1e.sirocco.v1.ReadQueriesRequest\x1a\x1f.sirocco.v1.ReadQueriesResponse\x12Q\n\x0c\x43ountQueries\x12\x1f.sirocco.v1.CountQueriesRequest\x1a .sirocco.v1.CountQueriesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esirocco/v1/owner_service.proto\x12\nsirocco.v1\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"h\n\x13\x41pplyChangesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12)\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x18.sirocco.v1.WantedChange\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x03 \x01(\x03\"\xa3\x01\n\x0cWantedChange\x12(\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x18.sirocco.v1.ChangeAction\x12 \n\x05query\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x14\n\x07past_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0bstart_given\x18\x05 \x01(\x08\x42\n\n\x08_past_ms\"A\n\x14\x41pplyChangesResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.sirocco.v1.ChangeResult\"B\n\x0c\x43hangeResult\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error\"\x82\x01\n\x12ReadQueriesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x03\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\nsubscriber\x18\x05 \x01(\t\x12\x11\n\tid_prefix\x18\x06 \x01(\t\"v\n\x13\x43ountQueriesRequest\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x11\n\tid_prefix\x18\x02 \x01(\t\x12\x0f\n\x07handles\x18\x03 \x03(\x06\x12\x14\n\x0c\x66ingerprints\x18\x04 \x03(\x06\x12\x12\n\namounts_of\x18\x05 \x01(\t\"\xaa\x01\n\x14\x43ountQueriesResponse\x12\x0f\n\x07queries\x18\x01 \x01(\x03\x12\x14\n\x0clive_handles\x18\x02 \x03(\x06\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x12\x19\n\x11live_fingerprints\x18\x04 \x03(\x06\x12\x13\n\x0bsteps_per_s\x18\x05 \x01(\x01\x12\x12\n\nlive_bytes\x18\x06 \x03(\x03\x12\x18\n\x10live_steps_per_s\x18\x07 \x03(\x01\"T\n\x13ReadQueriesResponse\x12(\n\x07queries\x18\x01 \x03(\x0b\x32\x17.sirocco.v1.StoredQuery\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\"h\n\x0bStoredQuery\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x13\n\x0bstart_given\x18\x04 \x01(\x08*\x81\x01\n\x0c\x43hangeAction\x12\x1d\n\x19\x43HANGE_ACTION_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43HANGE_ACTION_REGISTER\x10\x01\x12\x18\n\x14\x43HANGE_ACTION_UPDATE\x10\x02\x12\x1c\n\x18\x43HANGE_ACTION_UNREGISTER\x10\x03\x32\x84\x02\n\x0cOwnerService\x12Q\n\x0c\x41pplyChanges\x12\x1f.sirocco.v1.ApplyChangesRequest\x1a .sirocco.v1.ApplyChangesResponse\x12N\n\x0bReadQueries\x12\x1e.sirocco.v1.ReadQueriesRequest\x1a\x1f.sirocco.v1.ReadQueriesResponse\x12Q\n\x0c\x43ountQueries\x12\x1f.sirocco.v1.CountQueriesRequest\x1a .sirocco.v1.CountQueriesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.owner_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHANGEACTION']._serialized_start=1054
-  _globals['_CHANGEACTION']._serialized_end=1183
+  _globals['_CHANGEACTION']._serialized_start=1121
+  _globals['_CHANGEACTION']._serialized_end=1250
   _globals['_APPLYCHANGESREQUEST']._serialized_start=95
   _globals['_APPLYCHANGESREQUEST']._serialized_end=199
   _globals['_WANTEDCHANGE']._serialized_start=202
@@ -46,13 +46,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_READQUERIESREQUEST']._serialized_start=503
   _globals['_READQUERIESREQUEST']._serialized_end=633
   _globals['_COUNTQUERIESREQUEST']._serialized_start=635
-  _globals['_COUNTQUERIESREQUEST']._serialized_end=733
-  _globals['_COUNTQUERIESRESPONSE']._serialized_start=735
-  _globals['_COUNTQUERIESRESPONSE']._serialized_end=859
-  _globals['_READQUERIESRESPONSE']._serialized_start=861
-  _globals['_READQUERIESRESPONSE']._serialized_end=945
-  _globals['_STOREDQUERY']._serialized_start=947
-  _globals['_STOREDQUERY']._serialized_end=1051
-  _globals['_OWNERSERVICE']._serialized_start=1186
-  _globals['_OWNERSERVICE']._serialized_end=1446
+  _globals['_COUNTQUERIESREQUEST']._serialized_end=753
+  _globals['_COUNTQUERIESRESPONSE']._serialized_start=756
+  _globals['_COUNTQUERIESRESPONSE']._serialized_end=926
+  _globals['_READQUERIESRESPONSE']._serialized_start=928
+  _globals['_READQUERIESRESPONSE']._serialized_end=1012
+  _globals['_STOREDQUERY']._serialized_start=1014
+  _globals['_STOREDQUERY']._serialized_end=1118
+  _globals['_OWNERSERVICE']._serialized_start=1253
+  _globals['_OWNERSERVICE']._serialized_end=1513
 # @@protoc_insertion_point(module_scope)

@@ -75,30 +75,36 @@ class ReadQueriesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., id: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., subscriber: _Optional[str] = ..., id_prefix: _Optional[str] = ...) -> None: ...
 
 class CountQueriesRequest(_message.Message):
-    __slots__ = ("partition", "id_prefix", "handles", "fingerprints")
+    __slots__ = ("partition", "id_prefix", "handles", "fingerprints", "amounts_of")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     HANDLES_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
+    AMOUNTS_OF_FIELD_NUMBER: _ClassVar[int]
     partition: int
     id_prefix: str
     handles: _containers.RepeatedScalarFieldContainer[int]
     fingerprints: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ..., handles: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[int]] = ...) -> None: ...
+    amounts_of: str
+    def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ..., handles: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[int]] = ..., amounts_of: _Optional[str] = ...) -> None: ...
 
 class CountQueriesResponse(_message.Message):
-    __slots__ = ("queries", "live_handles", "bytes", "live_fingerprints", "steps_per_s")
+    __slots__ = ("queries", "live_handles", "bytes", "live_fingerprints", "steps_per_s", "live_bytes", "live_steps_per_s")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     LIVE_HANDLES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LIVE_FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
     STEPS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIVE_STEPS_PER_S_FIELD_NUMBER: _ClassVar[int]
     queries: int
     live_handles: _containers.RepeatedScalarFieldContainer[int]
     bytes: int
     live_fingerprints: _containers.RepeatedScalarFieldContainer[int]
     steps_per_s: float
-    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ..., live_fingerprints: _Optional[_Iterable[int]] = ..., steps_per_s: _Optional[float] = ...) -> None: ...
+    live_bytes: _containers.RepeatedScalarFieldContainer[int]
+    live_steps_per_s: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ..., live_fingerprints: _Optional[_Iterable[int]] = ..., steps_per_s: _Optional[float] = ..., live_bytes: _Optional[_Iterable[int]] = ..., live_steps_per_s: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class ReadQueriesResponse(_message.Message):
     __slots__ = ("queries", "next_offset")

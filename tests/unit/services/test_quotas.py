@@ -17,7 +17,7 @@ from sirocco.internal_api.v1.owner_service_pb2 import CountQueriesRequest
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.query import fingerprint_of, parse_query
-from sirocco.model.quotas.footprint import QUERY_BYTES
+from sirocco.model.quotas.footprint import QUERY_BYTES, compiled_bytes
 from sirocco.protocol.contract.messages import Change
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.live_queries import LiveQueries
@@ -305,7 +305,8 @@ def test_live_queries_are_counted_by_tenant(
     for handle, name in enumerate(["a:1", "a:2", "b:1", "plain", "ab:1"]):
         registered.say(handle, name)
     assert (count("a:"), count("b:"), count("ab:"), count("c:")) == (2, 1, 1, 0)
-    assert tenants._count(registered.registry, "a:")[1] > 2 * QUERY_BYTES  # type: ignore[arg-type]
+    asked = CountQueriesRequest(partition=1, id_prefix="a:")
+    assert asyncio.run(tenants.answer(asked)).bytes > 2 * QUERY_BYTES
     registered.say(0, None)
     registered.say(1, "a:2")
     assert count("a:") == 1
@@ -334,6 +335,30 @@ def test_live_queries_are_counted_by_tenant(
     registered.registry.epoch = 2
     assert count("a:") == 1
     assert registered.read.count(0) == 2
+
+
+def test_an_owner_reports_what_each_query_of_a_tenant_takes(
+    registered: Registered, tenants: TenantQueries
+) -> None:
+    terms = {"kind": "terms", "k": 100, "window": "10m", "step": "100ms"}
+    registered.say(1, "a:1", text="fire")
+    registered.say(2, "a:2", **terms)
+    registered.say(3, "a:3")
+    registered.say(3, None)
+    registered.say(4, "b:1")
+    registered.say(1, "a:1", text="fire " * 9 + "smoke")
+    asked = CountQueriesRequest(partition=1, handles=[4, 3, 2, 1], amounts_of="a:")
+    answer = asyncio.run(tenants.answer(asked))
+    assert list(answer.live_handles) == [4, 2, 1]
+    sizes = [
+        compiled_bytes(each.query, "s")
+        for each in (registered.log[1], registered.log[-1])
+        if each.query is not None
+    ]
+    # Another tenant's take nothing of this one's limits.
+    assert list(answer.live_bytes) == [0, *sizes]
+    assert list(answer.live_steps_per_s) == [0, 30, 0]
+    assert not answer.queries
 
 
 def test_a_count_whose_caller_has_gone_is_not_done_twice_at_once(

@@ -62,10 +62,15 @@ class Registry:
                 response.bytes = self.bytes
                 response.steps_per_s = sum(map(step_load, self.live.values()))
             return response
-        for handle, fingerprint in zip(request.handles, request.fingerprints, strict=True):
-            if (handle, fingerprint) in {(query_handle(n), fingerprint_of(n)) for n in self.live}:
-                response.live_handles.append(handle)
-                response.live_fingerprints.append(fingerprint)
+        live = {(query_handle(n), fingerprint_of(n)): query for n, query in self.live.items()}
+        for key in zip(request.handles, request.fingerprints, strict=True):
+            if key in live:
+                response.live_handles.append(key[0])
+                response.live_fingerprints.append(key[1])
+                if request.amounts_of:
+                    assert request.amounts_of == "a:"
+                    response.live_bytes.append(compiled_bytes(live[key], "a:s"))
+                    response.live_steps_per_s.append(step_load(live[key]))
         return response
 
     @property
@@ -231,11 +236,39 @@ def test_steps_are_let_in_as_far_as_slots_keep_up(own: dict[str, int], limited: 
         # Slower ones still fit; what is registered already is not refused, and nothing without
         # steps counts.
         assert await steps(serving, "register", ("s1", "1s"), ("q0", "100ms")) == ["", ""]
-        assert await steps(serving, "update", ("q0", "200ms"), ("s1", "1s")) == [REFUSED] * 2
+        # Of 70, 63 are taken: an update counts as what it has more than the version before.
+        assert await steps(serving, "update", ("q0", "200ms"), ("s1", "250ms")) == ["", REFUSED]
         assert await errors(serving, "register", ("r1", "a")) == [""]
-        assert sum(map(step_load, registry.live.values())) == 63
-        limited(steps_per_s=93)
+        assert sum(map(step_load, registry.live.values())) == 48
+        limited(steps_per_s=78)
         assert await steps(serving, "update", ("q0", "100ms")) == [""]
+
+    asyncio.run(run())
+
+
+def test_a_query_over_half_of_a_limit_can_be_updated(limited: Any) -> None:
+    """It counted beside the version before, and was refused though nothing grew."""
+    limited(query_bytes=40_000, steps_per_s=40)
+
+    async def run() -> None:
+        registry = Registry()
+        serving = front(registry)
+        assert await errors(serving, "register", ("q1", LARGE)) == [""]
+        assert registry.bytes > 20_000
+        assert await errors(serving, "update", ("q1", f"{LARGE} OR more")) == [""]
+        assert await errors(serving, "update", ("q1", f"{LARGE} OR {LARGE.upper()}")) == [""]
+        # What it has more is bounded as ever, in one update and in many.
+        much = " OR ".join(f"{'other' * 40}{n}" for n in range(50))
+        assert await errors(serving, "update", ("q1", f"{LARGE} OR {much}")) == [
+            "RESOURCE_EXHAUSTED"
+        ]
+        assert await errors(serving, "update", ("q2", f"{LARGE}")) == ["RESOURCE_EXHAUSTED"]
+        assert await steps(serving, "register", ("s1", "100ms")) == [""]
+        assert await steps(serving, "update", ("s1", "100ms")) == [""]
+        # A lower limit does not hold up what takes no more than before.
+        limited(query_bytes=1_000, steps_per_s=1)
+        assert await errors(serving, "update", ("q1", LARGE)) == [""]
+        assert await steps(serving, "update", ("s1", "200ms")) == [""]
 
     asyncio.run(run())
 
