@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -11,13 +12,16 @@ from sirocco.services.connector.sources.records import Bad
 from sirocco.transport.kafka_errors import LOGGER
 from sirocco.transport.kafka_settings import KafkaSettings, client_config
 
-Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+Headers: TypeAlias = list[tuple[str, bytes]]
 
 # Of a reason and its field.
 _TEXT_BYTES_MAX = 2_000
 
-# Of the record's own headers, which are kept up to here, and of a key that is kept.
-_HEADER_BYTES_MAX = 64 << 10
+# Of a key that is kept.
+_KEY_BYTES_MAX = 64 << 10
+
+# What is under way, with keys and headers: the library's own bound counts values alone.
+_UNDER_WAY_BYTES_MAX = 64 << 20
 
 _QUEUE_MESSAGES = 50_000
 _QUEUE_KBYTES = 65_536
@@ -53,6 +57,7 @@ class DeadLetters:
         self._source = source
         self._on_written = on_written
         self.failure: KafkaError | None = None
+        self._under_way_bytes = 0
         self._producer: Producer | None = Producer(
             client_config(kafka, f"sirocco-{source}-dead-letters")
             | {
@@ -68,9 +73,8 @@ class DeadLetters:
         )
 
     def write(self, bad: Bad) -> None:
-        """Hands a record over; waits while too many are under way."""
-        record = bad.record
-        self._produce(record, _headers(bad, self._source), record.value())
+        """Hands a record over; waits while too much is under way."""
+        self._produce(_letter(bad, self._source))
 
     def poll(self) -> None:
         """Reports what the brokers have by now."""
@@ -83,61 +87,86 @@ class DeadLetters:
         if producer is not None:
             producer.flush(_FLUSH_S)
 
-    def _produce(self, record: Any, headers: Headers, value: bytes | None) -> None:
-        at = (record.topic(), record.partition(), record.offset())
-
+    def _produce(self, letter: _Letter) -> None:
         def delivered(error: KafkaError | None, _: Any) -> None:
+            self._under_way_bytes -= letter.size
             if error is None:
-                self._on_written(*at)
-            elif error.code() in _TOO_LARGE and value is not None:
-                self._without_value(record, headers, value)
+                self._on_written(*letter.at)
+            elif error.code() in _TOO_LARGE and letter.value is not None:
+                self._produce(letter.without_value())
             else:
                 self.failure = error
 
-        key = record.key()
-        if key is not None and len(key) > _HEADER_BYTES_MAX:
-            key = None
         producer = self._producer
         if producer is None:
             # It is read again.
             return
+        while self._under_way_bytes and self._under_way_bytes + letter.size > _UNDER_WAY_BYTES_MAX:
+            producer.poll(_ROOM_S)
         while True:
             try:
                 producer.produce(
-                    self._topic, value, key=key, headers=headers, on_delivery=delivered
+                    self._topic,
+                    letter.value,
+                    key=letter.key,
+                    headers=list[tuple[str, str | bytes | None]](letter.headers),
+                    on_delivery=delivered,
                 )
-                return
             except BufferError:
                 producer.poll(_ROOM_S)
             except KafkaException as error:
-                if error.args[0].code() not in _TOO_LARGE or value is None:
+                if error.args[0].code() not in _TOO_LARGE or letter.value is None:
                     raise
-                self._without_value(record, headers, value)
+                self._produce(letter.without_value())
+                return
+            else:
+                self._under_way_bytes += letter.size
                 return
 
-    def _without_value(self, record: Any, headers: Headers, value: bytes) -> None:
-        """Says of a record that is too large for the topic how large it was."""
-        self._produce(record, [*headers, ("sirocco.cut", str(len(value)).encode())], None)
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """One record on its way.
+
+    Attributes:
+        at: Where it was: topic, partition, offset.
+        headers: Its own, and the reason.
+    """
+
+    at: tuple[str, int, int]
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        headers = sum(len(name) + len(value) for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+    def without_value(self) -> _Letter:
+        """Returns what says of a record that is too large for the topic how large it was."""
+        cut = ("sirocco.cut", str(len(self.value or b"")).encode())
+        return replace(self, value=None, headers=[*self.headers, cut])
 
 
-def _headers(bad: Bad, source: str) -> Headers:
+def _letter(bad: Bad, source: str) -> _Letter:
     record = bad.record
-    own: Headers = []
-    size = 0
-    for name, value in record.headers() or ():
-        size += len(name) + len(value or b"")
-        if size <= _HEADER_BYTES_MAX and value is not None:
-            own.append((name, value))
+    at = (record.topic(), record.partition(), record.offset())
+    key = record.key()
+    if key is not None and len(key) > _KEY_BYTES_MAX:
+        key = None
     ours = {
         "source": source,
-        "topic": record.topic(),
-        "partition": str(record.partition()),
-        "offset": str(record.offset()),
+        "topic": at[0],
+        "partition": str(at[1]),
+        "offset": str(at[2]),
         "reason": bad.reason,
         "field": bad.error.field or "",
         "error": bad.error.message,
     }
-    return own + [
+    headers = [*record.headers()] + [
         (f"sirocco.{name}", text.encode(errors="replace")[:_TEXT_BYTES_MAX])
         for name, text in ours.items()
     ]
+    return _Letter(at, key, record.value(), headers)

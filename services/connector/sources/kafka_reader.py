@@ -21,6 +21,7 @@ from sirocco_client.errors import Unavailable
 
 from sirocco.services.connector.sources.kafka_config import KafkaSourceSettings
 from sirocco.services.connector.sources.kafka_dead_letters import DeadLetters
+from sirocco.services.connector.sources.kept_record import KeptRecord
 from sirocco.services.connector.sources.progress import Place, place_of
 from sirocco.services.connector.sources.records import Bad, Decoded
 from sirocco.services.connector.sources.registry_formats import Reader, open_reader
@@ -37,9 +38,12 @@ _CALL_S = 10.0
 # How long a poll waits for a first record: what is acknowledged meanwhile waits for its commit.
 _POLL_S = 0.1
 
-# Of records that one fetch brings, and those that wait here.
+# Of records that one fetch brings, and those that wait here. The library counts the bytes of values
+# alone: many fetches of keys and headers would wait, were these fewer records not enough for it to
+# fetch no more.
 _FETCH_BYTES = 16 << 20
 _QUEUED_KBYTES = 32 << 10
+_QUEUED_RECORDS = 100
 
 At = tuple[str, int]
 
@@ -328,11 +332,16 @@ class KafkaReader:
     # --- records ----------------------------------------------------------------------------------
 
     def _sorted(self, messages: list[Any]) -> Batch:
+        """Returns the records of messages, which leave the list."""
         batch = Batch()
-        by_partition: dict[At, list[Any]] = defaultdict(list)
-        for message in messages:
+        by_partition: dict[At, list[KeptRecord]] = defaultdict(list)
+        messages.reverse()
+        while messages:
+            # Each message is freed, with all its headers, before the next one.
+            message = messages.pop()
             if (error := message.error()) is None:
-                by_partition[message.topic(), message.partition()].append(message)
+                at = (message.topic(), message.partition())
+                by_partition[at].append(KeptRecord.of(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 batch.ends[message.topic(), message.partition()] = message.offset()
             elif error.fatal():
@@ -379,7 +388,7 @@ def _consumer_config(settings: KafkaSourceSettings) -> dict[str, Any]:
         "partition.assignment.strategy": "cooperative-sticky",
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 10,
-        "queued.min.messages": 2 * settings.batch_records,
+        "queued.min.messages": _QUEUED_RECORDS,
         "queued.max.messages.kbytes": _QUEUED_KBYTES,
         "fetch.max.bytes": _FETCH_BYTES,
         "fetch.message.max.bytes": max(1 << 20, settings.record_bytes),

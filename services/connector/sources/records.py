@@ -24,7 +24,11 @@ _NO_FILE = ""
 
 
 class Record(Protocol):
-    """One record, as the client library hands it out."""
+    """One record."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
 
     def value(self) -> bytes | None:
         """Its value; None for a tombstone."""
@@ -82,7 +86,7 @@ class Decoded:
         records: The records of these.
         bad: Those that cannot be published.
         empty: Number of records without a value.
-        bytes_total: Of all values.
+        bytes_total: What the records of objects take.
     """
 
     objects: ObjectsMessage | None = None
@@ -116,7 +120,6 @@ class RecordReader:
             if value is None:
                 found.empty += 1
                 continue
-            found.bytes_total += len(value)
             if len(value) > self._record_bytes:
                 error = InvalidArgument(
                     f"has {len(value)} bytes, the limit is {self._record_bytes}", field="value"
@@ -170,6 +173,7 @@ class RecordReader:
         found.objects = ObjectsMessage()
         put_objects(found.objects, batch.objects)
         found.records = [records[row] for row in batch.lines.tolist()]
+        found.bytes_total = sum([record.size for record in found.records])
         # Offsets begin with 0, numbers with 1.
         found.numbers = [record.offset() + 1 for record in found.records]
 

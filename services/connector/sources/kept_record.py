@@ -1,0 +1,93 @@
+"""Records of a Kafka topic without what the client library keeps beside them.
+
+Whoever writes to the topic chooses keys and headers as freely as values. The library counts neither
+where it bounds what it has read, and keeps all of them while somebody holds the message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+
+# Of a record's headers, which are kept up to here, each with what it takes besides its bytes.
+HEADER_BYTES_MAX = 64 << 10
+_HEADER_BYTES = 64
+
+# What a record takes besides its bytes.
+_RECORD_BYTES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRecord:
+    """One record; its methods are those of the client library's messages."""
+
+    _topic: str
+    _partition: int
+    _offset: int
+    _timestamp: tuple[int, int]
+    _key: bytes | None
+    _value: bytes | None
+    _headers: Headers
+    _header_bytes: int
+
+    @classmethod
+    def of(cls, message: Any) -> KeptRecord:
+        """Returns what is kept of a message."""
+        headers, size = _first_headers(message)
+        at = message.topic(), message.partition(), message.offset()
+        return cls(*at, message.timestamp(), message.key(), message.value(), headers, size)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return _RECORD_BYTES + len(self._key or b"") + len(self._value or b"") + self._header_bytes
+
+    def topic(self) -> str:
+        """The topic."""
+        return self._topic
+
+    def partition(self) -> int:
+        """The partition."""
+        return self._partition
+
+    def offset(self) -> int:
+        """Its place in the partition."""
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        """The kind of its time, and the time, epoch ms."""
+        return self._timestamp
+
+    def key(self) -> bytes | None:
+        """Its key."""
+        return self._key
+
+    def value(self) -> bytes | None:
+        """Its value; None for a tombstone."""
+        return self._value
+
+    def headers(self) -> Headers:
+        """Its first headers that have a value."""
+        return self._headers
+
+
+def _first_headers(message: Any) -> tuple[Headers, int]:
+    """Returns as many headers as are kept, and their bytes."""
+    try:
+        found = message.headers()
+    except UnicodeDecodeError:
+        # Brokers take any bytes as a name, the library reads it as text.
+        return (), 0
+    kept: list[tuple[str, bytes]] = []
+    size = 0
+    for name, value in found or ():
+        if value is None:
+            continue
+        each = _HEADER_BYTES + len(name) + len(value)
+        if size + each > HEADER_BYTES_MAX:
+            break
+        size += each
+        kept.append((name, value))
+    return tuple(kept), size
