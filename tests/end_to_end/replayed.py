@@ -1,7 +1,9 @@
-"""Replays of files on the embedded log, in separate processes, compared with the oracle."""
+"""Replays of files, in this process or in one of their own, compared with the oracle."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sirocco.cli.__main__ import main
 from tests.oracle import agrees, read_members
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +37,33 @@ def write_lines(path: Path, lines: Sequence[object]) -> Path:
     return path
 
 
+def run_here(*arguments: object) -> tuple[int, str, str]:
+    """Runs `sirocco replay` on the embedded log; returns its status, output and errors.
+
+    A process of its own would spend five seconds on its imports, more than on most replays.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["replay", *map(str, arguments)])
+    return status, out.getvalue(), err.getvalue()
+
+
+def _arguments(directory: Path, evaluators: int, *options: object) -> list[str]:
+    asked = ["--results", directory / "results", "--arrival", "event"]
+    asked += ["--objects", directory / "objects", "--queries", directory / "queries"]
+    return [str(each) for each in (*asked, "--evaluators", evaluators, *options)]
+
+
 def start(directory: Path, evaluators: int, *options: object) -> subprocess.Popen[str]:
-    """Starts a replay of the files `objects` and `queries` of a directory."""
-    command = [sys.executable, "-m", "sirocco.cli", "replay"]
-    command += ["--results", str(directory / "results"), "--arrival", "event"]
-    command += ["--objects", str(directory / "objects"), "--queries", str(directory / "queries")]
+    """Starts a replay of the files `objects` and `queries` of a directory, as a process."""
     return subprocess.Popen(
-        [*command, "--evaluators", str(evaluators), *map(str, options)],
+        [
+            sys.executable,
+            "-m",
+            "sirocco.cli",
+            "replay",
+            *_arguments(directory, evaluators, *options),
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -55,15 +78,21 @@ def finish(directory: Path, process: subprocess.Popen[str]) -> Replayed:
         out, err = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
+    return _replayed(directory, process.returncode, out, err)
+
+
+def _replayed(directory: Path, status: int, out: str, err: str) -> Replayed:
     results = directory / "results"
     summary = json.loads(out.splitlines()[-1]) if out else {}
     lines = read_members(results) if results.exists() else []
-    return Replayed(process.returncode, summary, err, lines)
+    return Replayed(status, summary, err, lines)
 
 
 def replay(directory: Path, evaluators: int, *options: object) -> Replayed:
     """Replays the files `objects` and `queries` of a directory on the embedded log."""
-    return finish(directory, start(directory, evaluators, "--log", "memory", *options))
+    return _replayed(
+        directory, *run_here(*_arguments(directory, evaluators, "--log", "memory", *options))
+    )
 
 
 def agree(

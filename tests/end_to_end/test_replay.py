@@ -1,4 +1,7 @@
-"""`sirocco replay` as a user runs it: files in, lines out, against the brute-force oracle."""
+"""`sirocco replay`: files in, lines out, against the brute-force oracle.
+
+As a process where it starts others, ends wrongly or tells what it took; else in this one.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.transport.redis_map_store import RedisMapStore
 from tests.end_to_end.random_queries import random_queries
+from tests.end_to_end.replayed import run_here
 from tests.oracle import matches, read_members
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,10 +63,8 @@ class Files:
             path.write_text("".join(f"{line}\n" for line in text))
 
     def start(self, *options: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "sirocco.cli", "replay", "--objects", str(self.objects)]
-        command += ["--queries", str(self.queries), "--results", str(self.results)]
         return subprocess.Popen(
-            [*command, *map(str, options)],
+            [sys.executable, "-m", "sirocco.cli", "replay", *self._arguments(options)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -76,15 +78,25 @@ class Files:
             out, err = process.communicate(timeout=TIMEOUT_S)
         finally:
             process.kill()
+        return self._replayed(process.returncode, out, err)
+
+    def replay(self, *options: object) -> Replayed:
+        return self.finish(self.start(*options))
+
+    def replay_here(self, *options: object) -> Replayed:
+        return self._replayed(*run_here(*self._arguments(options)))
+
+    def _arguments(self, options: Sequence[object]) -> list[str]:
+        files = ("--objects", self.objects, "--queries", self.queries, "--results", self.results)
+        return [str(each) for each in (*files, *options)]
+
+    def _replayed(self, status: int, out: str, err: str) -> Replayed:
         lines = read_members(self.results) if self.results.exists() else []
         found = Counter((one["query"], one["object"]) for one in lines if "object" in one)
         steps = Counter((one["query"], one["at"]) for one in lines if "at" in one)
         summary = json.loads(out.splitlines()[-1]) if out else {}
         errors = [one for one in lines if "error" in one]
-        return Replayed(process.returncode, summary, err, found, errors, steps)
-
-    def replay(self, *options: object) -> Replayed:
-        return self.finish(self.start(*options))
+        return Replayed(status, summary, err, found, errors, steps)
 
 
 @pytest.fixture
@@ -128,7 +140,7 @@ def test_clustered_workload(files: Files, scheme: str) -> None:
     objects = [json.loads(x) for batch in workload.objects(20_000) for x in object_lines(batch)]
     queries = list(workload.queries(400))
     files.write(objects, queries)
-    done = files.replay("--scheme", scheme, "--routers", 2, "--mergers", 2)
+    done = files.replay_here("--scheme", scheme, "--routers", 2, "--mergers", 2)
     _agree(done, matches(objects, queries))
 
 
@@ -144,7 +156,7 @@ def test_arrivals_that_follow_the_data(files: Files) -> None:
         query["ttl"] = ("1ms", "7s", "20s", "1h")[number % 4]
     untimed = {"id": 9, "lon": 0, "lat": 0}
     files.write([untimed, *objects], queries)
-    done = files.replay("--arrival", "event")
+    done = files.replay_here("--arrival", "event")
     _agree(done, matches(objects, queries, event_arrivals=True))
     assert done.status == 3
     assert [(one["line"], one["error"].split(":")[0]) for one in done.errors] == [(1, "ts")]
@@ -160,7 +172,7 @@ def test_ids_are_returned_as_they_came(files: Files) -> None:
     queries = random_queries(objects, 100, SEED)
     files.write(objects, queries)
     files.objects.write_bytes(gzip.compress(files.objects.read_bytes()))
-    _agree(files.replay(), matches(objects, queries))
+    _agree(files.replay_here(), matches(objects, queries))
 
 
 def test_bad_lines_are_reported_and_the_rest_continues(files: Files) -> None:
@@ -176,7 +188,7 @@ def test_bad_lines_are_reported_and_the_rest_continues(files: Files) -> None:
         {"id": "t", "kind": "range", "mode": "continuous", "text": "fire AND"},
     ]
     files.write(objects, queries)
-    done = files.replay()
+    done = files.replay_here()
     _agree(done, wanted)
     assert done.status == 3
     assert done.summary["bad_lines"] == 7
@@ -196,7 +208,7 @@ def test_bad_lines_are_reported_and_the_rest_continues(files: Files) -> None:
 
 def test_files_without_a_good_line(files: Files) -> None:
     files.write(["nonsense"], [])
-    done = files.replay()
+    done = files.replay_here()
     assert done.status == 3, done.stderr
     assert done.summary["objects"] == 0
     assert len(done.errors) == 1
@@ -225,7 +237,7 @@ def test_real_updates_of_bush_fires(files: Files) -> None:
     objects = read_members(BUSHFIRES)
     queries = random_queries(objects, 60, SEED, lifetimes=True)
     files.write(objects, queries)
-    done = files.replay("--arrival", "event", "--evaluators", 2)
+    done = files.replay_here("--arrival", "event", "--evaluators", 2)
     _agree(done, matches(objects, queries, event_arrivals=True))
 
 
@@ -233,18 +245,18 @@ def test_objects_of_far_years_are_refused_and_the_rest_is_as_without_them(files:
     objects = _posts(400)
     queries: list[dict[str, Any]] = random_queries(objects, 100, SEED)
     queries.append({"id": "t", "kind": "terms", "mode": "continuous", "k": 3, "step": "1s"})
-    queries.append({**queries[-1], "id": "u", "step": "1ms"})
+    queries.append({**queries[-1], "id": "u", "step": "20ms"})
     files.write(objects, queries)
-    wanted = files.replay("--arrival", "event")
+    wanted = files.replay_here("--arrival", "event")
     now_ms = round(time.time() * 1_000)
     far = [
         {**objects[0], "id": "far", "ts": ts} for ts in (253_402_300_799_000, now_ms + 7_200_000)
     ]
-    # Two months, which are five thousand million steps of the second query.
+    # Two months, which are 250 million steps of the second query.
     late = {**objects[0], "id": "late", "ts": objects[200]["ts"] + 5_184_000_000}
     files.write([far[0], *objects[:200], far[1], late, *objects[200:]], queries)
 
-    done = files.replay("--arrival", "event", "--arrival-skew-max", "1h")
+    done = files.replay_here("--arrival", "event", "--arrival-skew-max", "1h")
 
     assert [one["line"] for one in done.errors] == [1, 202, 203]
     assert {one["error"].split(":")[0] for one in done.errors} == {"ts"}

@@ -79,7 +79,7 @@ CHECKPOINT_PLANTS = (
         "the checkpoint declared last counts instead of the farthest",
         "torn",
         ((ControlView, "apply", _last_counts),),
-        first_seed=85,
+        first_seed=96,
     ),
     Plant(
         "slices that the newest checkpoint needs are discarded",
@@ -102,7 +102,7 @@ CHECKPOINT_PLANTS = (
         "a slot is searched before its past objects are loaded",
         "searching",
         ((Slot, "is_catching_up", property(lambda self: self._is_behind)),),
-        first_seed=2,
+        first_seed=4,
     ),
     Plant(
         "steps are taken before the past objects are loaded",

@@ -356,7 +356,7 @@ PLANTS = (
         "kill-router",
         (),
         Planted(acknowledges_early=True),
-        first_seed=9,
+        first_seed=15,
     ),
 )
 

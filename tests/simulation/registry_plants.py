@@ -88,6 +88,7 @@ IDENTITY_PLANTS = (
         "a query removed with others stays in one of its slots",
         "calm",
         ((RemovalUpdates, "_slots", _slots_but_one),),
+        first_seed=3,
     ),
     Plant(
         "a removal in columns removes the query of another id with the same hash",

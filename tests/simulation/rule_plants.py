@@ -86,6 +86,6 @@ RULE_PLANTS = (
         "a slot that was deferred during its steps is read no more",
         "ticks",
         ((EvaluatorMachine, "_continue_steps", _go_on_unread),),
-        first_seed=4,
+        first_seed=10,
     ),
 )

@@ -116,6 +116,7 @@ SEARCH_PLANTS = (
         "slots do not name what former maps left in them",
         "changing",
         ((leftovers, "leaves_elsewhere", lambda *_: np.empty(0, np.int32)),),
+        first_seed=5,
     ),
     Plant(
         "slots that have not named what former maps left in them are not asked",
@@ -126,5 +127,6 @@ SEARCH_PLANTS = (
         "what slots named holds while the map changes",
         "changing",
         ((KnownLeftovers, "former", _known_although_changing),),
+        first_seed=8,
     ),
 )

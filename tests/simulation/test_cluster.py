@@ -7,9 +7,8 @@ import pytest
 from tests.simulation.cluster import simulate
 from tests.simulation.faults import PROFILES
 
-# For each profile; `python -m tests.simulation --seeds FIRST:END` runs campaigns of many more.
-SEEDS = 6
-
+# For each profile: enough for what breaks at once. Campaigns run thousands (`make sim`).
+SEEDS = 2
 
 # Of these one seed runs twice: a world has to repeat exactly.
 REPEATED = frozenset({"storm", "searching", "plans", "torn"})
@@ -19,7 +18,7 @@ REPEATED = frozenset({"storm", "searching", "plans", "torn"})
 def test_promises_hold(profile: str) -> None:
     for seed in range(SEEDS):
         report = simulate(seed, profile)
-        if seed == 3 and profile in REPEATED:
+        if seed == 1 and profile in REPEATED:
             assert simulate(seed, profile) == report
 
 
