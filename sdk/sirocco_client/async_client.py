@@ -356,8 +356,10 @@ class AsyncClient:
         self._subscriptions.add(subscription)
 
     def _receive_call(self, address: str) -> Any:
-        stub = ReceiveServiceStub(self._connection.channel(address))
-        return stub.Receive(metadata=self._connection.metadata)
+        metadata = self._connection.metadata
+        return self._connection.kept_call(
+            address, lambda channel: ReceiveServiceStub(channel).Receive(metadata=metadata)
+        )
 
     async def _call(self, call: RouterCall[T], timeout_s: float | None = None) -> T:
         return await call_routers(self._connection, call, timeout_s)

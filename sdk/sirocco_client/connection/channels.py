@@ -93,8 +93,8 @@ class ChannelSettings:
         token = present_token(self.token) if callable(self.token) else self.token
         return () if token is None else (("authorization", f"Bearer {token}"),)
 
-    def options(self, address: str) -> Sequence[tuple[str, Any]]:
-        """gRPC's channel arguments."""
+    def options(self, address: str, number: int = 0) -> Sequence[tuple[str, Any]]:
+        """gRPC's channel arguments; channels of another `number` have another connection."""
         options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", self.message_bytes_max),
             ("grpc.max_send_message_length", self.message_bytes_max),
@@ -114,6 +114,9 @@ class ChannelSettings:
             # passes it on: a third of a millisecond less.
             ("SingleThreadedUnaryStream", 1),
         ]
+        if number:
+            # Unknown to gRPC, which only shares connections among channels with equal arguments.
+            options.append(("sirocco.connection", number))
         if self.window_bytes is not None:
             # Without probes the window stays as it is.
             options += [
@@ -136,17 +139,21 @@ class ChannelSettings:
             certificate_chain=tls.certificate_chain,
         )
 
-    def open(self, address: str) -> grpc.Channel:
+    def open(self, address: str, number: int = 0) -> grpc.Channel:
         """Returns a channel for the sync client; it connects at the first call."""
         if self.tls is None:
-            return grpc.insecure_channel(address, self.options(address))
-        return grpc.secure_channel(address, self._credentials(self.tls), self.options(address))
+            return grpc.insecure_channel(address, self.options(address, number))
+        return grpc.secure_channel(
+            address, self._credentials(self.tls), self.options(address, number)
+        )
 
-    def open_async(self, address: str) -> grpc.aio.Channel:
+    def open_async(self, address: str, number: int = 0) -> grpc.aio.Channel:
         """Returns a channel for the asyncio client; it connects at the first call."""
         if self.tls is None:
-            return grpc.aio.insecure_channel(address, self.options(address))
-        return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options(address))
+            return grpc.aio.insecure_channel(address, self.options(address, number))
+        return grpc.aio.secure_channel(
+            address, self._credentials(self.tls), self.options(address, number)
+        )
 
 
 def _are_certificates(pem: object) -> bool:

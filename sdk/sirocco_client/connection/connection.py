@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import grpc
 import grpc.aio
@@ -14,6 +15,7 @@ from sirocco_client.base.numbers import read_seconds
 from sirocco_client.connection.channels import ChannelSettings, Metadata, Tls
 from sirocco_client.connection.contact import ConnectionChange, Contact
 from sirocco_client.connection.endpoints import Endpoints, parse_addresses
+from sirocco_client.connection.kept_calls import KEPT_CALLS
 from sirocco_client.connection.retry import Retry
 from sirocco_client.connection.tokens import Token
 from sirocco_client.errors import FailedPrecondition
@@ -43,6 +45,7 @@ class ConnectionBase(ABC):
         retry: How failed calls and broken streams are retried.
         contact: Which servers are reached.
         timeout_s: Time limit of a call with all its retries, seconds.
+        kept: Counts the calls that stay open.
     """
 
     def __init__(self, **arguments: Unpack[ConnectionArguments]) -> None:
@@ -63,6 +66,7 @@ class ConnectionBase(ABC):
             arguments["on_connection"], renews_token=callable(arguments["token"])
         )
         self.timeout_s = read_seconds(arguments["timeout_s"], "timeout_s")
+        self.kept = KEPT_CALLS
 
     @property
     def metadata(self) -> Metadata:
@@ -73,6 +77,33 @@ class ConnectionBase(ABC):
     @abstractmethod
     def is_closed(self) -> bool:
         """Whether the client is closed."""
+
+    @abstractmethod
+    def channel(self, address: str, number: int = 0) -> Any:
+        """Returns the channel to a server; it connects at its first call.
+
+        Args:
+            address: of the server.
+            number: of the connection.
+        """
+
+    def kept_call(self, address: str, begin: Callable[[Any], Any]) -> Any:
+        """Begins a call that stays open, on a connection that has room for it.
+
+        Args:
+            address: of the server.
+            begin: begins the call on a channel.
+        """
+        number = self.kept.take(address)
+        try:
+            call = begin(self.channel(address, number))
+        except BaseException:
+            self.kept.give_back(address, number)
+            raise
+        # Once: when it ends, or when its loop has ended before it.
+        ended = weakref.finalize(call, self.kept.give_back, address, number)
+        call.add_done_callback(lambda _: ended())
+        return call
 
     def seconds(self, timeout_s: float | None) -> float:
         """Returns the time limit of a call, seconds; None: the client's."""
@@ -96,7 +127,7 @@ class Connection(ConnectionBase):
         """As `ConnectionBase`."""
         super().__init__(**arguments)
         self._lock = threading.Lock()
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[tuple[str, int], grpc.Channel] = {}
         self._closed = threading.Event()
 
     @property
@@ -104,13 +135,14 @@ class Connection(ConnectionBase):
         """Whether the client is closed."""
         return self._closed.is_set()
 
-    def channel(self, address: str) -> grpc.Channel:
-        """Returns the channel to a server; it connects at its first call."""
+    def channel(self, address: str, number: int = 0) -> grpc.Channel:
+        """As `ConnectionBase.channel`."""
         with self._lock:
             self.check_open()
-            channel = self._channels.get(address)
+            channel = self._channels.get((address, number))
             if channel is None:
-                channel = self._channels[address] = self.settings.open(address)
+                channel = self.settings.open(address, number)
+                self._channels[address, number] = channel
             return channel
 
     def pause(self, seconds: float) -> None:
@@ -137,7 +169,7 @@ class AsyncConnection(ConnectionBase):
     def __init__(self, **arguments: Unpack[ConnectionArguments]) -> None:
         """As `ConnectionBase`."""
         super().__init__(**arguments)
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[tuple[str, int], grpc.aio.Channel] = {}
         self._is_closed = False
 
     @property
@@ -145,12 +177,13 @@ class AsyncConnection(ConnectionBase):
         """Whether the client is closed."""
         return self._is_closed
 
-    def channel(self, address: str) -> grpc.aio.Channel:
-        """As `Connection.channel`."""
+    def channel(self, address: str, number: int = 0) -> grpc.aio.Channel:
+        """As `ConnectionBase.channel`."""
         self.check_open()
-        channel = self._channels.get(address)
+        channel = self._channels.get((address, number))
         if channel is None:
-            channel = self._channels[address] = self.settings.open_async(address)
+            channel = self.settings.open_async(address, number)
+            self._channels[address, number] = channel
         return channel
 
     def end(self) -> None:

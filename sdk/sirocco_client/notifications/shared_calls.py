@@ -52,14 +52,19 @@ class SharedCalls:
 
     def open(self, address: str) -> Any:
         """Returns a stream to a merger, in the form of a call of `Receive`."""
-        stub = ReceiveServiceStub(self._connection.channel(address))
         if address in self._older:
-            return stub.Receive(metadata=self._connection.metadata)
+            return self._call(address, "Receive")
         shared = self._calls.get(address)
         if shared is None:
-            call = stub.ReceiveMany(metadata=self._connection.metadata)
+            call = self._call(address, "ReceiveMany")
             shared = self._calls[address] = _SharedCall(call, lambda e: self._ended(address, e))
         return shared.stream()
+
+    def _call(self, address: str, method: str) -> Any:
+        metadata = self._connection.metadata
+        return self._connection.kept_call(
+            address, lambda channel: getattr(ReceiveServiceStub(channel), method)(metadata=metadata)
+        )
 
     def _ended(self, address: str, failure: BaseException | None) -> SiroccoError:
         """Forgets a call; returns the error of the streams that it had."""

@@ -206,14 +206,15 @@ class Subscription:
             left_s = self._connection.timeout_s if until_s is None else until_s - time.monotonic()
             self._mergers = self._merger_order(self._state.subscriber, max(left_s, 0.01))
         self._address = self._mergers.current
-        stub = ReceiveServiceStub(self._connection.channel(self._address))
+        metadata = self._connection.metadata
         with self._lock:
             self._outgoing = SimpleQueue()
             self._outgoing.put(self._state.open_request())
-            self._call = stub.Receive(
-                iter(self._outgoing.get, None), metadata=self._connection.metadata
+            requests = iter(self._outgoing.get, None)
+            call = self._call = self._connection.kept_call(
+                self._address,
+                lambda channel: ReceiveServiceStub(channel).Receive(requests, metadata=metadata),
             )
-            call = self._call
         if self._halt.is_set():
             # The thread that set it may have looked before the call existed.
             call.cancel()

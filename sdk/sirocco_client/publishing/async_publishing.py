@@ -179,13 +179,18 @@ class AsyncPublishing(ABC, Generic[Box]):
         """
         self._outbox.rewind()
         generation = self._outbox.generation
-        channel = self._connection.channel(address)
+        # Not within what follows, whose errors are those of a call.
+        self._connection.check_open()
+        metadata = self._connection.metadata
         error: SiroccoError = Unavailable("the server ended the stream")
         writing: asyncio.Task[None] | None = None
         call: Any = None
         try:
-            call = getattr(PublishServiceStub(channel), self.method)(
-                metadata=self._connection.metadata
+            call = self._connection.kept_call(
+                address,
+                lambda channel: getattr(PublishServiceStub(channel), self.method)(
+                    metadata=metadata
+                ),
             )
             writing = asyncio.create_task(self._write(call, generation))
             while (response := await call.read()) is not grpc.aio.EOF:

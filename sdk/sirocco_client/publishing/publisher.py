@@ -301,9 +301,12 @@ class Publisher:
             return error if is_lost and self._outbox.generation == generation else None
 
     def _open(self, address: str, requests: Iterator[PublishRequest]) -> Any:
-        stub = PublishServiceStub(self._connection.channel(address))
+        metadata = self._connection.metadata
         try:
-            call = stub.Publish(requests, metadata=self._connection.metadata)
+            call = self._connection.kept_call(
+                address,
+                lambda channel: PublishServiceStub(channel).Publish(requests, metadata=metadata),
+            )
         except ValueError as failure:
             raise FailedPrecondition(f"the client is closed: {failure}") from None
         with self._changed:

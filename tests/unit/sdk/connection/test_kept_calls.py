@@ -1,0 +1,135 @@
+"""More calls that stay open than a server takes of one connection, over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from sirocco_api.v1.cluster_service_pb2 import DescribeClusterResponse
+from sirocco_api.v1.cluster_service_pb2_grpc import (
+    ClusterServiceServicer,
+    add_ClusterServiceServicer_to_server,
+)
+from sirocco_api.v1.receive_service_pb2 import ReceiveRequest, ReceiveResponse
+from sirocco_api.v1.receive_service_pb2_grpc import (
+    ReceiveServiceServicer,
+    add_ReceiveServiceServicer_to_server,
+)
+from sirocco_client import AsyncClient, Client
+from sirocco_client.connection.kept_calls import KeptCalls
+
+# What the server takes of one connection, and how many of these may stay open.
+CALLS_MAX = 4
+KEPT_MAX = 3
+
+
+class Merger(ReceiveServiceServicer, ClusterServiceServicer):
+    """Streams begin, and stay open; the connections that they came by are noted."""
+
+    def __init__(self) -> None:
+        self.connections: set[str] = set()
+
+    async def Receive(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[ReceiveRequest], context: Any
+    ) -> AsyncIterator[ReceiveResponse]:
+        self.connections.add(context.peer())
+        yield ReceiveResponse(cursor="0")
+        async for _ in requests:
+            pass
+
+    async def DescribeCluster(  # noqa: N802 -- the contract's name
+        self, request: Any, context: Any
+    ) -> DescribeClusterResponse:
+        return DescribeClusterResponse()
+
+
+async def served(merger: Merger) -> tuple[grpc.aio.Server, str]:
+    server = grpc.aio.server(options=(("grpc.max_concurrent_streams", CALLS_MAX),))
+    add_ReceiveServiceServicer_to_server(merger, server)
+    add_ClusterServiceServicer_to_server(merger, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    return server, address
+
+
+def test_subscriptions_of_a_process_take_further_connections() -> None:
+    """The fifth of four waited in silence, and with it all other calls of all clients."""
+
+    async def run() -> None:
+        merger, kept = Merger(), KeptCalls(KEPT_MAX)
+        server, address = await served(merger)
+        # Clients of one process have one connection as long as it has room.
+        clients = [AsyncClient(address, mergers=[address], timeout_s=20.0) for _ in range(2)]
+        for client in clients:
+            client._connection.kept = kept
+        opened = [
+            clients[n % 2].subscribe(f"s{n}", from_earliest=True) for n in range(2 * KEPT_MAX + 1)
+        ]
+        for each in opened:
+            await each.open()
+        await clients[0].describe()
+        assert len(merger.connections) == 3
+        assert [kept.take(address) for _ in range(2)] == [2, 2]
+        for each in opened:
+            await each.close()
+        for client in clients:
+            await client.close()
+        await server.stop(None)
+
+    asyncio.run(run())
+
+
+def test_threads_take_further_connections() -> None:
+    merger, kept = Merger(), KeptCalls(KEPT_MAX)
+
+    async def run() -> None:
+        server, address = await served(merger)
+
+        def use() -> None:
+            with Client(address, mergers=[address], timeout_s=20.0) as client:
+                client._connection.kept = kept
+                opened = [
+                    client.subscribe(f"s{n}", from_earliest=True) for n in range(CALLS_MAX + 1)
+                ]
+                for each in opened:
+                    each.open()
+                client.describe()
+                for each in opened:
+                    each.close()
+
+        with ThreadPoolExecutor(1) as pool:
+            await asyncio.get_running_loop().run_in_executor(pool, use)
+        await server.stop(None)
+
+    asyncio.run(run())
+    assert len(merger.connections) == 2
+
+
+def test_places_are_given_back_once_when_calls_end_or_are_forgotten() -> None:
+    class Call:
+        def add_done_callback(self, callback: Any) -> None:
+            self.done = callback
+
+    async def run() -> None:
+        client = AsyncClient("127.0.0.1:1")
+        connection = client._connection
+        kept = connection.kept = KeptCalls(2)
+        first, second = (connection.kept_call("a:1", lambda _: Call()) for _ in range(2))
+        first.done(first)
+        del first
+        # The loop of this one ended before it.
+        del second
+        gc.collect()
+        assert [kept.take("a:1") for _ in range(3)] == [0, 0, 1]
+        with pytest.raises(ZeroDivisionError):
+            connection.kept_call("b:1", lambda _: 1 // 0)
+        assert [kept.take("b:1") for _ in range(3)] == [0, 0, 1]
+        await client.close()
+
+    asyncio.run(run())
