@@ -122,6 +122,21 @@ def build_map(session: SparkSession, options: Options) -> tuple[PartitionMap, Su
     )
 
 
+def run(session: SparkSession, options: Options) -> dict[str, Any]:
+    """Runs the job and writes the map; returns the summary.
+
+    Raises:
+        InvalidArgument: See `build_map`, or there is no directory for the map.
+    """
+    if not options.out.parent.is_dir():
+        raise InvalidArgument(f"there is no directory {options.out.parent}", field="out")
+    partition_map, summary = build_map(session, options)
+    text = json.dumps(asdict(summary))
+    write_whole(options.out.with_name(options.out.name + ".json"), text.encode() + b"\n")
+    write_whole(options.out, to_bytes(partition_map))
+    return asdict(summary)
+
+
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
     """Returns the options, and the Spark master to use if spark-submit names none."""
     parser = map_parser(__doc__, "proposal; summary: OUT.json")
@@ -138,17 +153,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]
 def main() -> int:
     """Runs the job."""
     options, master = parse_options()
-
-    def work(session: SparkSession) -> dict[str, Any]:
-        if not options.out.parent.is_dir():
-            raise InvalidArgument(f"there is no directory {options.out.parent}", field="out")
-        partition_map, summary = build_map(session, options)
-        text = json.dumps(asdict(summary))
-        write_whole(options.out.with_name(options.out.name + ".json"), text.encode() + b"\n")
-        write_whole(options.out, to_bytes(partition_map))
-        return asdict(summary)
-
-    return job.run(NAME, master, work)
+    return job.run(NAME, master, lambda session: run(session, options))
 
 
 if __name__ == "__main__":

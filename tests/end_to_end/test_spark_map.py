@@ -143,4 +143,6 @@ def _build(objects: str, queries: str, scheme: str, out: Path) -> dict[str, int]
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, int] = json.loads(out.with_name(out.name + ".json").read_text())
+    assert json.loads(done.stdout.splitlines()[-1]) == found
+    assert "build_map: counting objects" in done.stderr
     return found
