@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
-from itertools import islice
 
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.effects import RegistryRecords
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.contract.record_sizes import record_bytes
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.worker import Worker
@@ -29,10 +30,15 @@ AGAIN_S = 0.2
 # Definitions read and handed to the loop at a time.
 PIECE = 500
 
-# Definitions on their way to slots: while these are copied the next are read. They take some ten
-# milliseconds of the loop's time, in which nothing is routed; registry partitions with few
-# definitions share them.
+# Their bytes in a record of a slot, and perhaps in one of each slot: those of a definition of 2 KB
+# may be 100 KB.
+PIECE_BYTES = 1 << 20
+
+# Definitions on their way to slots, and their bytes: while these are copied the next are read. They
+# take some ten milliseconds of the loop's time, in which nothing is routed; registry partitions
+# with few definitions share them.
 UNDER_WAY_MAX = 1_000
+UNDER_WAY_BYTES_MAX = 2 * PIECE_BYTES
 
 # Time limit of the slots; afterwards everything is checked again.
 SETTLE_S = 60.0
@@ -52,7 +58,7 @@ class MapChangeReader:
         self._machine = machine
         self._stored = stored
         self._worker = worker
-        self._under_way = 0
+        self._under_way = self._under_way_bytes = 0
         self._settled: Future[None] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{member}-rereading", daemon=True)
@@ -98,23 +104,45 @@ class MapChangeReader:
             return
         begin, end = int(wanted[0]), int(wanted[-1]) + 1
         with closing(self._stored.changes(partition, begin, end, wanted)) as changes:
-            while not self._stopping.is_set() and registry.live.unplaced:
+            for piece, size in pieces(changes):
                 if self._machine.registries.get(partition) is not registry:
                     return  # has another owner by now, which copies
-                piece = tuple(islice(changes, PIECE))
-                if not piece:
+                self._post(RegistryRecords(partition, piece), size)
+                if self._stopping.is_set() or not registry.live.unplaced:
                     return
-                self._post(RegistryRecords(partition, piece))
 
-    def _post(self, records: RegistryRecords) -> None:
+    def _post(self, records: RegistryRecords, size: int) -> None:
         """Lets the loop copy; continues once the slots have the previous definitions."""
-        if self._under_way + len(records.changes) > UNDER_WAY_MAX:
+        is_full = self._under_way + len(records.changes) > UNDER_WAY_MAX
+        if is_full or self._under_way_bytes + size > UNDER_WAY_BYTES_MAX:
             self._settle()
         self._worker.post(records)
         self._under_way += len(records.changes)
+        self._under_way_bytes += size
         self._settled = self._worker.settled()
 
     def _settle(self) -> None:
-        settled, self._settled, self._under_way = self._settled, None, 0
+        settled, self._settled = self._settled, None
+        self._under_way = self._under_way_bytes = 0
         if settled is not None:
             settled.result(SETTLE_S)
+
+
+def pieces(
+    changes: Iterable[tuple[int, Change]],
+) -> Iterator[tuple[tuple[tuple[int, Change], ...], int]]:
+    """Yields changes that are copied together, with about their bytes in a record of a slot."""
+    piece: list[tuple[int, Change]] = []
+    size = 0
+    for each in changes:
+        change = each[1]
+        own = 0
+        if change.query is not None:
+            own = record_bytes(change.query, change.subscriber, change.locator)
+        if piece and (len(piece) == PIECE or size + own > PIECE_BYTES):
+            yield tuple(piece), size
+            piece, size = [], 0
+        piece.append(each)
+        size += own
+    if piece:
+        yield tuple(piece), size

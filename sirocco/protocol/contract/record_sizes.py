@@ -50,6 +50,9 @@ APPENDED_BYTES_MAX = 15 << 18
 # its id and `track` in the definition.
 FIXED_BYTES = 2_048
 
+# The same of a query without any of these parts.
+_SMALL_FIXED_BYTES = 320
+
 # A term's hash with its word's number; the length of a word besides its bytes.
 _TERM_BYTES = 12
 _WORD_BYTES = 4
@@ -73,12 +76,28 @@ def check_change(
     if _is_small(query) and len(locator) <= _SMALL_BYTES:
         return
     parts = _parts(query, locator)
-    total = FIXED_BYTES + len(query.id.encode()) + len(subscriber.encode()) + sum(parts.values())
+    total = _total(query, subscriber, parts)
     if total > bytes_max:
         raise InvalidArgument(
             f"the query takes up to {total} bytes in a record, the limit is {bytes_max}",
             field=max(parts, key=lambda name: parts[name]),
         )
+
+
+def record_bytes(query: Query, subscriber: str, locator: bytes = b"") -> int:
+    """Returns about how many bytes a query takes in a record for a slot."""
+    if not _is_small(query):
+        return _total(query, subscriber, _parts(query, locator))
+    size = _SMALL_FIXED_BYTES + len(query.id) + len(subscriber) + len(locator)
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        for one in query.expression.conjunctions:
+            size += _CONJUNCTION_BYTES
+            size += _TERM_BYTES * (len(one.positive) + len(one.negative))
+    return size
+
+
+def _total(query: Query, subscriber: str, parts: dict[str, int]) -> int:
+    return FIXED_BYTES + len(query.id.encode()) + len(subscriber.encode()) + sum(parts.values())
 
 
 def _is_small(query: Query) -> bool:

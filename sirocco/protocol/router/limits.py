@@ -44,6 +44,9 @@ class RouterLimits:
         installed_bytes_max: bytes of a record of queries for a slot, except for one query that is
             larger: 256 conjunctions of 1,000 terms are 2 MB. Each query of a record is validated by
             its own revision, so it does not matter which share one.
+        turn_bytes_max: bytes of records for slots that one turn makes of the changes of a registry
+            partition, about: a query of 2 KB may take 100 KB in each slot that it meets, and 512 of
+            them are polled together. What is left waits while objects are routed.
         expired_max: queries of one registry partition that are removed at once because their
             lifetimes ended, the next ones when the log has shown these: clients choose how many end
             together. A few milliseconds.
@@ -91,6 +94,7 @@ class RouterLimits:
     expiry_interval_ms: int = 5_000
     expiry_grace_ms: int = 60_000
     installed_bytes_max: int = 1 << 20
+    turn_bytes_max: int = 32 << 20
     expired_max: int = 10_000
     waiting_changes_max: int = 1_000
     alternatives_max: int = 256

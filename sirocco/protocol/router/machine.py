@@ -154,10 +154,13 @@ class RouterMachine:
         """
         known = self.intake.routings
         sources = sum(each.map_version not in known for each in list(self.intake.sources.values()))
-        return sources + sum(each.is_held_up for each in list(self.registries.values()))
+        registries = list(self.registries.values())
+        return sources + sum(each.is_held_up and not each.is_crowded for each in registries)
 
     def deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due at the latest; None if nothing waits."""
+        if any(each.is_crowded for each in self.registries.values()):
+            return 0
         return self.intake.deadline_ms()
 
     def _polled(self, event: Polled, now_ms: int) -> list[Effect]:
@@ -190,8 +193,23 @@ class RouterMachine:
         resumed, self._paused = sorted(self._paused), set()
         return [Follow(INTAKE, p, self.intake.next_offset(p)) for p in resumed]
 
+    def _continue_changes(self) -> list[Effect]:
+        """Takes changes of queries that the turn before has left; reads no more meanwhile."""
+        effects: list[Effect] = []
+        for partition, registry in self.registries.items():
+            if registry.is_crowded and registry.is_paused:
+                effects += registry.read((), self.intake.routings)
+            if registry.is_crowded != registry.is_paused:
+                registry.is_paused = registry.is_crowded
+                effects.append(
+                    Unfollow(REGISTRY, partition)
+                    if registry.is_paused
+                    else Follow(REGISTRY, partition, registry.next_offset)
+                )
+        return effects
+
     def _tick(self, now_ms: int) -> list[Effect]:
-        effects = self.intake.flush(now_ms) + self._pause()
+        effects = self.intake.flush(now_ms) + self._pause() + self._continue_changes()
         for registry in self.registries.values():
             # It saves and republishes nothing before the log has shown one of its records.
             is_due = registry.has_gaps or registry.hidden

@@ -18,10 +18,14 @@ from sirocco.runtime.loop.worker import Worker
 from sirocco.services.router.map_change_reader import (
     AGAIN_S,
     LOOK_S,
+    PIECE,
     UNDER_WAY_MAX,
     MapChangeReader,
+    pieces,
 )
 from sirocco.services.router.stored import StoredQueries
+from tests.support.registry_log import query
+from tests.support.values import change_of, request_of
 from tests.support.waiting import eventually
 
 DEADLINE_S = 120.0
@@ -114,6 +118,9 @@ def test_what_cannot_be_copied_is_not_tried_again_at_once() -> None:
     assert pauses.asked_s == [LOOK_S, *[AGAIN_S] * 4]
 
 
+REMOVAL = change_of(request_of("unregister", "q"))
+
+
 class Loop:
     """Takes definitions, and reports that it is done when told to."""
 
@@ -149,7 +156,7 @@ class Definitions:
         self, partition: int, begin: int, end: int, wanted: NDArray[np.int64]
     ) -> Generator[tuple[int, Change], None, None]:
         for number in range(self._counts[partition]):
-            yield number, cast(Change, None)
+            yield number, REMOVAL
         self._machine.registries[partition].live.unplaced = 0
 
 
@@ -175,3 +182,14 @@ def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once(
             if not each.done():
                 each.set_result(None)
     copying.stop()
+
+
+def test_definitions_that_take_much_are_copied_few_at_a_time() -> None:
+    words = " OR ".join(f"w{number}" for number in range(128))
+    text = f"({words}) AND " + " ".join(f"v{number}" for number in range(31))
+    large = change_of(request_of("register", query("large", text=text)))
+    small = change_of(request_of("register", query("small", text="coffee")))
+    of_large = [len(piece) for piece, _ in pieces(enumerate([large] * 100))]
+    assert sum(of_large) == 100
+    assert max(of_large) < 30
+    assert [len(piece) for piece, _ in pieces(enumerate([small] * 700))] == [PIECE, 200]

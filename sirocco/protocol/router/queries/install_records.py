@@ -263,6 +263,22 @@ class Installs:
         return self._questions.add_to(record, slot, chosen) if self._questions else record
 
 
+def installed_bytes(effects: Iterable[Effect]) -> int:
+    """Returns about how many bytes the records for slots among some effects have."""
+    return sum(
+        _bytes_of(each.message)
+        for each in effects
+        if isinstance(each, Append) and isinstance(each.message, Installed)
+    )
+
+
+def _bytes_of(record: Installed) -> int:
+    texts = sum(map(len, record.filters or ())) + sum(map(len, record.specs or ()))
+    texts += sum(map(len, record.locators or ()))
+    names = record.names.ids.nbytes + REMOVED_BYTES * len(record.removed)
+    return record.rows.bytes_total + names + texts
+
+
 def _pieces(
     rows: NDArray[np.int64], sizes: NDArray[np.int64], bytes_max: int
 ) -> list[NDArray[np.int64]]:

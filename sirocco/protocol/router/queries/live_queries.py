@@ -348,7 +348,9 @@ class LiveQueries:
 
     def expired(self, now_ms: int) -> NDArray[np.uint64]:
         """Returns u8[n], the handles of the queries whose lifetime ended."""
-        return self.handles[: self._end][has_expired(self.expires_ms[: self._end], now_ms)]
+        have_expired = has_expired(self.expires_ms[: self._end], now_ms)
+        handles: NDArray[np.uint64] = self.handles[: self._end][have_expired]
+        return handles
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns all queries as columns, for a checkpoint."""

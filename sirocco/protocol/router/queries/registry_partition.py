@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -48,16 +47,18 @@ from sirocco.protocol.contract.plain_queries import (
     PlainChanges,
     Removals,
 )
+from sirocco.protocol.contract.record_sizes import record_bytes
 from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.change_requests import PendingRequests
 from sirocco.protocol.router.queries.change_validation import ChangeValidation
 from sirocco.protocol.router.queries.end_requests import EndRequests
-from sirocco.protocol.router.queries.install_records import Installs
+from sirocco.protocol.router.queries.install_records import Installs, installed_bytes
 from sirocco.protocol.router.queries.keyword_summary import KeywordSummary
 from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
 from sirocco.protocol.router.queries.plain_updates import (
+    PART_BYTES_MAX,
     PlainUpdates,
     RemovalUpdates,
     parts,
@@ -96,6 +97,8 @@ class Registry:
         repair: republishes queries whose newest record is void.
         validation: decides which changes are in force.
         pending_requests: the pending change requests.
+        is_crowded: whether records wait because a turn has sent enough to slots.
+        is_paused: whether no more are read meanwhile.
         has_more_expired: whether further lifetimes have ended than `expire` has appended.
     """
 
@@ -115,13 +118,15 @@ class Registry:
     repair: RegistryRepair = field(init=False)
     validation: ChangeValidation = field(init=False)
     pending_requests: PendingRequests = field(init=False)
+    is_crowded: bool = False
+    is_paused: bool = False
     has_more_expired: bool = False
     # Offset of the last `Prepare` or `Retire` that was read.
     _staged: int = -1
     _is_announcing: bool = False
     # Handle and revision of the last query for which `expire` has appended a removal.
     _last_expired: tuple[int, int] = (0, NO_REVISION)
-    # Records that wait for a map to be read from `control`.
+    # Records that wait for a map to be read from `control`, or for the next turn.
     _held: list[Read] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -198,8 +203,16 @@ class Registry:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether records wait for a map."""
+        """Whether records wait: for a map, or for the next turn."""
         return bool(self._held)
+
+    @property
+    def next_offset(self) -> int:
+        """Returns the offset after the last record that was taken, of those that wait too."""
+        if not self._held:
+            return self.offset
+        offset, last = self._held[-1]
+        return 1 + (int(last.offsets[-1]) if isinstance(last, ChangeRecords) else offset)
 
     @property
     def has_gaps(self) -> bool:
@@ -227,29 +240,60 @@ class Registry:
     def read(self, records: Sequence[Read], routings: Routings) -> list[Effect]:
         """Takes the next records of the partition: (offset, record) in order.
 
-        Records that need an unknown map wait; a call without records continues with those that
-        wait.
+        Records that need an unknown map wait, and those beyond what one turn sends to slots; a call
+        without records continues with those that wait.
         """
         self._held += records
+        self.is_crowded = False
         effects: list[Effect] = []
+        room = self.limits.turn_bytes_max
         while self._held:
             self.stage.base = self.stage.base or min(routings, default=0)
             if not self.stage.is_known(routings):
                 break
+            if room <= 0:
+                self.is_crowded = True
+                break
             offset, first = self._held[0]
             if isinstance(first, Change):
-                changes = [each for each in takewhile(_is_change, self._held) if _is_change(each)]
-                del self._held[: len(changes)]
-                effects += self._read(changes, routings)
-                continue
-            if isinstance(first, ChangeRecords):
-                effects += self._read_columns(first, routings)
+                own = self._read(self._next_changes(), routings)
+            elif isinstance(first, ChangeRecords):
+                own = self._read_columns(self._next_columns(first), routings)
+            else:
                 del self._held[0]
-                continue
-            self._read_stage(offset, first, routings)
-            del self._held[0]
+                own = []
+                self._read_stage(offset, first, routings)
+            effects += own
+            room -= installed_bytes(own)
         self.pending_requests.next_routing = routings.get(self.stage.following)
         return effects
+
+    def _next_changes(self) -> list[tuple[int, Change]]:
+        """Takes the next changes: at least one, no more than a record of a slot holds."""
+        changes: list[tuple[int, Change]] = []
+        size = 0
+        for each in self._held:
+            if not _is_change(each):
+                break
+            change = each[1]
+            if change.query is not None:
+                size += record_bytes(change.query, change.subscriber, change.locator)
+            if changes and size > PART_BYTES_MAX:
+                break
+            changes.append(each)
+        del self._held[: len(changes)]
+        return changes
+
+    def _next_columns(self, records: ChangeRecords) -> ChangeRecords:
+        """Takes the next part of the first record that waits, `records`."""
+        offsets, changes = records.offsets, records.changes
+        _, end = next(iter(self._parts(changes)))
+        if end == len(offsets):
+            del self._held[0]
+            return records
+        rest = ChangeRecords(offsets[end:], changes.take(np.arange(end, len(offsets))))
+        self._held[0] = int(rest.offsets[0]), rest
+        return ChangeRecords(offsets[:end], changes.take(np.arange(end)))
 
     def _read_stage(self, offset: int, record: Prepare | Retire, routings: Routings) -> None:
         self.validation.note_gap(self.offset, offset)
@@ -293,21 +337,14 @@ class Registry:
         return effects + self.abandon() if self.is_deposed else effects
 
     def _read_columns(self, records: ChangeRecords, routings: Routings) -> list[Effect]:
-        effects: list[Effect] = []
-        for begin, end in self._parts(records.changes):
-            offsets, changes = records.offsets, records.changes
-            if end - begin < len(offsets):
-                rows = np.arange(begin, end)
-                offsets, changes = offsets[rows], changes.take(rows)
-            if self._are_usual(changes, routings):
-                self.repair.note_many(changes.handles)
-                self.offset = int(offsets[-1]) + 1
-                effects += self._forward(offsets, changes, routings)
-                effects += self.pending_requests.take_column_records(offsets, changes)
-            else:
-                each = enumerate(offsets.tolist())
-                effects += self._read([(at, changes.change(row)) for row, at in each], routings)
-        return effects
+        offsets, changes = records.offsets, records.changes
+        if not self._are_usual(changes, routings):
+            each = enumerate(offsets.tolist())
+            return self._read([(at, changes.change(row)) for row, at in each], routings)
+        self.repair.note_many(changes.handles)
+        self.offset = int(offsets[-1]) + 1
+        effects = self._forward(offsets, changes, routings)
+        return effects + self.pending_requests.take_column_records(offsets, changes)
 
     def _parts(self, changes: ChangeColumns) -> Iterable[tuple[int, int]]:
         """Returns begin and end of the parts that are forwarded one after the other."""

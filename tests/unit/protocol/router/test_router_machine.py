@@ -539,6 +539,32 @@ def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
     assert len(one.machine.registries[0].live) == 0
 
 
+def test_changes_that_a_turn_leaves_are_taken_before_others_are_read() -> None:
+    one = router(limits=replace(LIMITS, turn_bytes_max=1))
+    one.own_registry()
+    # Of 1 KB each, which take 60 KB in every slot.
+    words = " OR ".join(f"w{number}" for number in range(128))
+    text = f"({words}) AND " + " ".join(f"v{number}" for number in range(31))
+    forms = [
+        {"id": f"q{number}", "kind": "range", "mode": "continuous", "text": text}
+        for number in range(30)
+    ]
+    requests = [request_of("register", form, start_ms=one.now_ms) for form in forms]
+    appended = one.step(ChangeRequests(1, 0, tuple(requests)))
+    changes = [each.message for each in appended if isinstance(each, Append)]
+    read = one.poll(*((REGISTRY, 0, offset, each) for offset, each in enumerate(changes)))
+    registry = one.machine.registries[0]
+    assert registry.is_crowded
+    assert one.machine.deadline_ms() == 0
+    assert one.machine.waiting_for_map == 0
+    found = [read, one.tick(), one.tick()]
+    ways = [[e for e in each if isinstance(e, Follow | Unfollow)] for each in found]
+    assert ways == [[], [Unfollow(REGISTRY, 0)], [Follow(REGISTRY, 0, 30)]]
+    assert not registry.is_crowded
+    assert registry.offset == 30
+    assert [each for each in found[2] if isinstance(each, Answer)]
+
+
 def test_lifetimes_that_end_together_do_not_wait_for_the_next_interval() -> None:
     one = router(limits=replace(LIMITS, expired_max=2))
     one.own_registry()

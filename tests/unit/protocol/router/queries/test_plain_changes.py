@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from sirocco.protocol.contract.effects import (
     RemovalRequests,
 )
 from sirocco.protocol.contract.messages import Change, Installed
+from sirocco.protocol.router.limits import LIMITS, RouterLimits
+from sirocco.protocol.router.queries.install_records import installed_bytes
 from sirocco.protocol.router.queries.place_sets import leaves_of_state
 from sirocco.protocol.router.queries.plain_updates import (
     PART_BYTES_MAX,
@@ -37,8 +40,14 @@ NOW_MS = 1_000
 class ColumnLog(Log):
     """As `Log`; requests and records are columns wherever they can be."""
 
-    def __init__(self, offset: int = 0, *, routing: RoutingArrays = ROUTING) -> None:
-        super().__init__(offset, routing=routing)
+    def __init__(
+        self,
+        offset: int = 0,
+        *,
+        routing: RoutingArrays = ROUTING,
+        limits: RouterLimits = LIMITS,
+    ) -> None:
+        super().__init__(offset, routing=routing, limits=limits)
         self.appended_as_columns = 0
 
     def request(self, *requests: ChangeRequest) -> int:
@@ -59,6 +68,9 @@ class ColumnLog(Log):
                 self.appended_as_columns += len(changes)
             else:
                 super().carry_out([effect])
+
+    def outcome_of(self, token: int) -> list[int]:
+        return [each.revision for each in self.answers[token]]
 
     def read(self, upto: int | None = None) -> None:
         while self.registry.offset < (self.head if upto is None else upto):
@@ -394,3 +406,25 @@ def test_random_lives_are_the_same_either_way(seed: int) -> None:
     ]
     assert digests[0] == digests[1]
     assert columns.appended_as_columns > 0
+
+
+def test_one_turn_sends_slots_a_bounded_part_of_columns() -> None:
+    log, whole = ColumnLog(limits=RouterLimits(turn_bytes_max=100_000)), ColumnLog()
+    text = " ".join(f"w{number}" for number in range(20))
+    requests = [asked("register", f"q{row}", text) for row in range(10_000)]
+    for each in (log, whole):
+        each.request(*requests)
+        assert each.appended_as_columns == len(requests)
+    entries = column_entries(3, list(enumerate(log.records)))
+    read: list[Any] = [(entry.offset, entry.message) for entry in entries]
+    turns = 0
+    while turns == 0 or log.registry.is_crowded:
+        effects = log.registry.read(read if turns == 0 else (), {1: ROUTING})
+        assert installed_bytes(effects) < 8 << 20
+        log.carry_out(effects)
+        turns += 1
+        assert log.registry.next_offset == len(requests)
+    whole.read()
+    assert turns > 3
+    assert log.installed_ids() == whole.installed_ids()
+    assert log.outcome_of(1) == whole.outcome_of(1)

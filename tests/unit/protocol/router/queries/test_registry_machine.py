@@ -11,9 +11,10 @@ import pytest
 from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, Unavailable
 from sirocco.model.geometry import Region
 from sirocco.model.query import RangeQuery, parse_query, query_handle
-from sirocco.protocol.contract.effects import Outcome
-from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.contract.effects import Append, Outcome
+from sirocco.protocol.contract.messages import NO_REVISION, SLOTS, Change
 from sirocco.protocol.router.limits import RouterLimits
+from sirocco.protocol.router.queries.install_records import installed_bytes
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.support.registry_log import ROUTING, SLOTS_COUNT, Log, query, slots_after
@@ -323,6 +324,33 @@ def test_expired_queries_are_removed_once_their_lifetime_is_over() -> None:
     assert log.registry.validation.voids == 0
     assert log.installed_ids() == {key: {"b": 1} for key in range(SLOTS_COUNT)}
     assert log.registry.expire(99_999) == []
+
+
+def test_one_turn_sends_slots_a_bounded_part_of_what_is_read() -> None:
+    # Of 1 KB each, which take 60 KB in every slot.
+    words = " OR ".join(f"w{number}" for number in range(128))
+    text = f"({words}) AND " + " ".join(f"v{number}" for number in range(31))
+    limits = RouterLimits(turn_bytes_max=1 << 20)
+    log, whole = Log(limits=limits), Log()
+    for each in (log, whole):
+        each.request(*(request_of("register", query(f"q{row}", text=text)) for row in range(100)))
+    records = list(enumerate(log.records))
+    whole.read()
+    most = 0
+    for turn in range(100):
+        effects = log.registry.read(records if turn == 0 else (), {1: ROUTING})
+        most = max(most, installed_bytes(effects))
+        log.carry_out(effects)
+        if not log.registry.is_crowded:
+            break
+        assert log.registry.is_held_up
+        assert log.registry.next_offset == 100
+    assert log.registry.offset == 100
+    # The limit, and the record of a slot in each of them.
+    assert most < (1 << 20) + SLOTS_COUNT * 3 * (1 << 20)
+    assert 3 * most < installed_bytes(Append(SLOTS, slot, each) for slot, each in whole.installs)
+    assert log.installed_ids() == whole.installed_ids()
+    assert log.answers == whole.answers
 
 
 def test_lifetimes_that_end_together_are_ended_some_at_a_time() -> None:
