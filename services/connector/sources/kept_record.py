@@ -19,7 +19,7 @@ _HEADER_BYTES = 64
 _RECORD_BYTES = 300
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRecord:
     """One record; its methods are those of the client library's messages."""
 
@@ -36,8 +36,16 @@ class KeptRecord:
     def of(cls, message: Any) -> KeptRecord:
         """Returns what is kept of a message."""
         headers, size = _first_headers(message)
-        at = message.topic(), message.partition(), message.offset()
-        return cls(*at, message.timestamp(), message.key(), message.value(), headers, size)
+        return cls(
+            _topic=message.topic(),
+            _partition=message.partition(),
+            _offset=message.offset(),
+            _timestamp=message.timestamp(),
+            _key=message.key(),
+            _value=message.value(),
+            _headers=headers,
+            _header_bytes=size,
+        )
 
     @property
     def size(self) -> int:
