@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -15,6 +16,10 @@ from sirocco.runtime.process.clock import now_ms
 
 T = TypeVar("T")
 
+# CPU time of a turn for what clients ask; a request of 10,000 changes takes half a second. What is
+# left waits for the next turn: objects are routed, and leases kept, between the two.
+ASKED_CPU_S = 0.1
+
 Turn = Callable[[], list[Effect]]
 """Something that the loop does at its next turn; it carries out what that returns."""
 
@@ -25,12 +30,21 @@ class LoopInbox:
     Args:
         step: Gives an event to the machine; called in the loop.
         is_open: Whether the loop runs and will continue to run.
+        cpu_s: CPU time of the loop's thread.
     """
 
-    def __init__(self, step: Callable[[Event], list[Effect]], is_open: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        step: Callable[[Event], list[Effect]],
+        is_open: Callable[[], bool],
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._machine_step = step
         self._is_open = is_open
-        self._inbox: queue.SimpleQueue[Turn] = queue.SimpleQueue()
+        self._cpu_s = cpu_s
+        # The process's own events do not wait for what clients ask.
+        self._own: queue.SimpleQueue[Turn] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[Turn] = queue.SimpleQueue()
         self._answers: dict[int, Future[Sequence[Outcome]]] = {}
         # Futures of all other requests.
         self._waiting: set[Future[Any]] = set()
@@ -42,15 +56,15 @@ class LoopInbox:
 
     def put(self, turn: Turn) -> None:
         """Makes the loop do something at its next turn."""
-        self._inbox.put(turn)
+        self._own.put(turn)
 
     def post(self, event: Event) -> None:
         """Makes the machine take an event at the loop's next turn."""
-        self._inbox.put(lambda: self._machine_step(event))
+        self._own.put(lambda: self._machine_step(event))
 
     def fail(self, error: Exception) -> None:
         """Ends the loop at its next turn, as an error of its own would."""
-        self._inbox.put(partial(_raise, error))
+        self._own.put(partial(_raise, error))
 
     def ask(
         self, event_of: Callable[[int], Event], deadline_ms: int | None
@@ -80,7 +94,7 @@ class LoopInbox:
             return self._machine_step(event_of(token))
 
         self._answers[token] = answer
-        self._inbox.put(take_up)
+        self._asked.put(take_up)
         self._end_if_closed()
         return answer
 
@@ -99,7 +113,7 @@ class LoopInbox:
 
         if self._is_open():
             self._waiting.add(found)
-            self._inbox.put(call)
+            self._asked.put(call)
             self._end_if_closed()
         else:
             found.set_exception(errors.Unavailable("this process is ending; try another one"))
@@ -124,16 +138,32 @@ class LoopInbox:
             after_all(settle)
             return []
 
-        self._inbox.put(wait)
+        # Behind what was asked before: that appends as well.
+        self._asked.put(wait)
         self._end_if_closed()
         return done
 
     # --- in the loop
 
     def take_up(self) -> Iterator[list[Effect]]:
-        """Runs the requests, one after the other; yields the effects of each."""
-        while not self._inbox.empty():
-            yield self._inbox.get()()
+        """Runs what is here, one after the other; yields the effects of each.
+
+        What comes meanwhile waits for the next turn, as does what clients ask beyond `ASKED_CPU_S`:
+        they decide how much that is.
+        """
+        own, asked = self._own.qsize(), self._asked.qsize()
+        for _ in range(own):
+            yield self._own.get()()
+        begin_s = self._cpu_s()
+        for _ in range(asked):
+            yield self._asked.get()()
+            if self._cpu_s() - begin_s >= ASKED_CPU_S:
+                return
+
+    @property
+    def has_more(self) -> bool:
+        """Whether anything waits for the next turn."""
+        return not (self._own.empty() and self._asked.empty())
 
     def answer(self, token: int, outcomes: Sequence[Outcome]) -> None:
         """Passes on the machine's answer."""

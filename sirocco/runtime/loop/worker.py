@@ -393,6 +393,8 @@ class Worker:
                 self._loads.ended(SLICES, granted.partition)
 
     def _poll_s(self) -> float:
+        if self._inbox.has_more:
+            return 0.0
         deadline_ms = self.machine.deadline_ms()
         wait_ms = POLL_MS_MAX if self._appends.unacknowledged == 0 else TICK_MS
         if deadline_ms is not None:
@@ -409,6 +411,8 @@ class Worker:
             for effects in self._inbox.take_up():
                 self._carry_out(effects)
             self._appends.run_due()
+            if self._inbox.has_more:
+                continue
             if not self._jobs.under_way and not self._appends.unacknowledged:
                 break
             time.sleep(DRAIN_LOOK_S)
