@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from sirocco.services.gateway.app import make_app
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.settings import GatewaySettings
 from sirocco.telemetry.metrics import GatewayMetrics, ProcessMetrics, new_registry
+from sirocco.telemetry.rare_lines import RareLines
 
 # Of `start` in a program: the loop and the routes take a moment.
 _START_S = 30.0
@@ -161,8 +163,13 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
+# Each request that is none is a warning of the server's.
+_RARE_LINES = RareLines()
+
+
 def _config(front: Front) -> uvicorn.Config:
     limits = front.limits
+    logging.getLogger("uvicorn.error").addFilter(_RARE_LINES)
     http, websocket = front.connections.protocols()
     return uvicorn.Config(
         make_app(front),
