@@ -33,6 +33,10 @@ SMALL = ProcessLimits(
         slot_rows_max=3,
         slot_bytes_max=60,
         installed_bytes_max=500,
+        # A turn takes one change of a query, and one lifetime that ends.
+        part_bytes_max=200,
+        turn_bytes_max=100,
+        expired_max=1,
         keyword_record_bytes_max=40,
         # A handful of keywords for each partition of the registry.
         keyword_table_bytes_max=400,

@@ -68,6 +68,14 @@ def _usual_whatever_is_replaced(self: Registry, changes: ChangeColumns, routings
     return bool((self.live.rows_of(changes.handles) >= 0).all())
 
 
+def _next_without_the_rest(self: Registry) -> list[tuple[int, Change]]:
+    changes = _next_changes(self)
+    while self._held and isinstance(self._held[0][1], Change):
+        del self._held[0]
+    return changes
+
+
+_next_changes = Registry._next_changes
 _removal_slots = RemovalUpdates._slots
 _usual_rows = change_requests.usual_rows
 _are_usual = Registry._are_usual
@@ -141,6 +149,11 @@ REGISTRY_PLANTS = (
         "a republished version counts as a new one",
         "gaps",
         ((ChangeValidation, "_accept", _believe_as_new),),
+    ),
+    Plant(
+        "changes beyond what one turn takes are forgotten",
+        "calm",
+        ((Registry, "_next_changes", _next_without_the_rest),),
     ),
     Plant(
         "an owner that was suspended removes expired queries at once",

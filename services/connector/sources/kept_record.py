@@ -1,6 +1,6 @@
 """Records of a Kafka topic without what the client library keeps beside them.
 
-Whoever writes to the topic chooses keys and headers as freely as values. The library counts neither
+Writers to the topic choose keys and headers as freely as values. The library counts neither
 where it bounds what it has read, and keeps all of them while somebody holds the message.
 """
 

@@ -1,7 +1,7 @@
 """Memory of a compiled standing query in each slot that holds it, and in its merger.
 
 What clients choose counts as if it were used: a list of k entries is counted whole. The router that
-owns the query takes 68 bytes more, and for a query whose region nobody else has, 140 and four for
+owns the query takes 68 bytes more, and for a query whose region no other has, 140 and four for
 each of its slots and leaves: less than any query counts here, so that it is not counted again.
 """
 

@@ -44,6 +44,8 @@ class RouterLimits:
         installed_bytes_max: bytes of a record of queries for a slot, except for one query that is
             larger: 256 conjunctions of 1,000 terms are 2 MB. Each query of a record is validated by
             its own revision, so it does not matter which share one.
+        part_bytes_max: bytes of the record of a slot that holds all changes of queries that are
+            forwarded together: half of what a log accepts.
         turn_bytes_max: bytes of records for slots that one turn makes of the changes of a registry
             partition, about: a query of 2 KB may take 100 KB in each slot that it meets, and 512 of
             them are polled together. What is left waits while objects are routed.
@@ -94,6 +96,7 @@ class RouterLimits:
     expiry_interval_ms: int = 5_000
     expiry_grace_ms: int = 60_000
     installed_bytes_max: int = 1 << 20
+    part_bytes_max: int = 2 << 20
     turn_bytes_max: int = 32 << 20
     expired_max: int = 10_000
     waiting_changes_max: int = 1_000

@@ -21,9 +21,6 @@ from sirocco.schemes.map.routing import QueryRoutes, RoutingArrays
 # Changes that are forwarded at once: each record for a slot costs as much as a hundred queries.
 PLAIN_MAX = 4_096
 
-# Bytes of the record of a slot that holds all of them: half of what a log accepts.
-PART_BYTES_MAX = 2 << 20
-
 # Bytes of a query in a record of a slot, besides its id and text: columns, box, and a subscriber.
 _ROW_BYTES = 320
 
@@ -31,7 +28,7 @@ _ROW_BYTES = 320
 _TEXT_BYTES = 12
 
 
-def parts(queries: PlainQueries, bytes_max: int = PART_BYTES_MAX) -> Iterator[tuple[int, int]]:
+def parts(queries: PlainQueries, bytes_max: int) -> Iterator[tuple[int, int]]:
     """Yields begin and end of parts of some queries that are forwarded one after the other.
 
     With all queries of a part, the record of a slot has `bytes_max` bytes at most, or one query.

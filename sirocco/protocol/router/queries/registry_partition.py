@@ -58,7 +58,6 @@ from sirocco.protocol.router.queries.life_starts import LifeStarts
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.member_declarations import MemberDeclarations
 from sirocco.protocol.router.queries.plain_updates import (
-    PART_BYTES_MAX,
     PlainUpdates,
     RemovalUpdates,
     parts,
@@ -278,7 +277,7 @@ class Registry:
             change = each[1]
             if change.query is not None:
                 size += record_bytes(change.query, change.subscriber, change.locator)
-            if changes and size > PART_BYTES_MAX:
+            if changes and size > self.limits.part_bytes_max:
                 break
             changes.append(each)
         del self._held[: len(changes)]
@@ -349,7 +348,7 @@ class Registry:
     def _parts(self, changes: ChangeColumns) -> Iterable[tuple[int, int]]:
         """Returns begin and end of the parts that are forwarded one after the other."""
         if isinstance(changes, PlainChanges):
-            return parts(changes.queries)
+            return parts(changes.queries, self.limits.part_bytes_max)
         return removal_parts(len(changes), self.limits.installed_bytes_max)
 
     def _forward(

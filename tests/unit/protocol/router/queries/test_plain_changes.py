@@ -24,7 +24,6 @@ from sirocco.protocol.router.limits import LIMITS, RouterLimits
 from sirocco.protocol.router.queries.install_records import installed_bytes
 from sirocco.protocol.router.queries.place_sets import leaves_of_state
 from sirocco.protocol.router.queries.plain_updates import (
-    PART_BYTES_MAX,
     PLAIN_MAX,
     PlainUpdates,
     parts,
@@ -285,7 +284,7 @@ def test_parts_fit_the_record_of_one_slot() -> None:
     ]
     columns = column_requests(requests)
     assert isinstance(columns, PlainRequests)
-    found = list(parts(columns.queries))
+    found = list(parts(columns.queries, LIMITS.part_bytes_max))
     assert len(found) > 1
     assert [begin for begin, _ in found] == [0, *(end for _, end in found[:-1])]
     assert found[-1][1] == PLAIN_MAX
@@ -295,7 +294,7 @@ def test_parts_fit_the_record_of_one_slot() -> None:
             *(0, 0, some.names, np.arange(end - begin), some.rows, None),
             *(np.empty(0, np.uint64), np.empty(0, np.int64)),
         )
-        assert encode(record)[1].ByteSize() <= PART_BYTES_MAX
+        assert encode(record)[1].ByteSize() <= LIMITS.part_bytes_max
 
 
 def test_a_part_has_one_query_at_least() -> None:
