@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -226,11 +226,11 @@ def test_a_record_that_the_broker_refuses_leaves_no_gap(log: KafkaLog) -> None:
     assert log.bounds(topic, 0) == (0, 1)
 
 
-def commit(producer: Producer) -> None:
-    """Commits again until the outcome is known."""
+def until_answered(step: Callable[[], None]) -> None:
+    """Takes a step of a transaction, again while the broker has no time for it."""
     while True:
         try:
-            return producer.commit()
+            return step()
         except TransportUnavailable:
             continue
 
@@ -255,16 +255,16 @@ def test_a_successor_continues_from_a_transaction_open_when_the_broker_died(
     kafka_server.kill()
     try:
         with pytest.raises(TransactionAborted):
-            commit(producer)
+            until_answered(producer.commit)
     finally:
         kafka_server.start()
     with pytest.raises(FencedError):
-        producer.abort()
+        until_answered(producer.abort)
     successor = log.producer("p", transactional_id=name)
-    successor.init_transactions()
+    until_answered(successor.init_transactions)
     successor.begin()
     successor.append(topic, 0, b"after")
-    successor.commit()
+    until_answered(successor.commit)
     consumer = log.consumer("c")
     consumer.assign({(topic, 0): 0})
     assert [record.value for record in take(consumer, 2)] == [b"before", b"after"]
