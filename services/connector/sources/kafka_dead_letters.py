@@ -165,7 +165,7 @@ def _letter(bad: Bad, source: str) -> _Letter:
         "field": bad.error.field or "",
         "error": bad.error.message,
     }
-    headers = [*record.headers()] + [
+    headers = [*(record.headers() or ())] + [
         (f"sirocco.{name}", text.encode(errors="replace")[:_TEXT_BYTES_MAX])
         for name, text in ours.items()
     ]

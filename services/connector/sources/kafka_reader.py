@@ -21,7 +21,7 @@ from sirocco_client.errors import Unavailable
 
 from sirocco.services.connector.sources.kafka_config import KafkaSourceSettings
 from sirocco.services.connector.sources.kafka_dead_letters import DeadLetters
-from sirocco.services.connector.sources.kept_record import KeptRecord
+from sirocco.services.connector.sources.kept_record import kept
 from sirocco.services.connector.sources.progress import Place, place_of
 from sirocco.services.connector.sources.records import Bad, Decoded
 from sirocco.services.connector.sources.registry_formats import Reader, open_reader
@@ -334,14 +334,14 @@ class KafkaReader:
     def _sorted(self, messages: list[Any]) -> Batch:
         """Returns the records of messages, which leave the list."""
         batch = Batch()
-        by_partition: dict[At, list[KeptRecord]] = defaultdict(list)
+        by_partition: dict[At, list[Any]] = defaultdict(list)
         messages.reverse()
         while messages:
             # Each message is freed, with all its headers, before the next one.
             message = messages.pop()
             if (error := message.error()) is None:
                 at = (message.topic(), message.partition())
-                by_partition[at].append(KeptRecord.of(message))
+                by_partition[at].append(kept(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 batch.ends[message.topic(), message.partition()] = message.offset()
             elif error.fatal():

@@ -19,9 +19,33 @@ _HEADER_BYTES = 64
 _RECORD_BYTES = 300
 
 
+def kept(message: Any) -> Any:
+    """Returns what is kept of a message: itself, if it has no headers, as most have none.
+
+    Keys and values are copies of the message's own; to copy what else it has takes as long as to
+    read a short object.
+    """
+    try:
+        if not message.headers():
+            return message
+    except UnicodeDecodeError:
+        pass
+    return KeptRecord.of(message)
+
+
+def size_of(record: Any) -> int:
+    """Returns about how many bytes a record that is kept takes."""
+    size = _RECORD_BYTES + len(record.key() or b"") + len(record.value() or b"")
+    return size + record.header_bytes if isinstance(record, KeptRecord) else size
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRecord:
-    """One record; its methods are those of the client library's messages."""
+    """One record with headers; its methods are those of the client library's messages.
+
+    Attributes:
+        header_bytes: About what the headers take.
+    """
 
     _topic: str
     _partition: int
@@ -30,7 +54,7 @@ class KeptRecord:
     _key: bytes | None
     _value: bytes | None
     _headers: Headers
-    _header_bytes: int
+    header_bytes: int
 
     @classmethod
     def of(cls, message: Any) -> KeptRecord:
@@ -44,13 +68,8 @@ class KeptRecord:
             _key=message.key(),
             _value=message.value(),
             _headers=headers,
-            _header_bytes=size,
+            header_bytes=size,
         )
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes."""
-        return _RECORD_BYTES + len(self._key or b"") + len(self._value or b"") + self._header_bytes
 
     def topic(self) -> str:
         """The topic."""

@@ -14,6 +14,7 @@ from sirocco.formats.rows import Row
 from sirocco.loadgen.lines import ReadBatch, read_chunk, read_members
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import load_json
+from sirocco.services.connector.sources.kept_record import size_of
 from sirocco.services.connector.sources.member_map import MemberMap
 
 # Reasons of dead letters.
@@ -25,10 +26,6 @@ _NO_FILE = ""
 
 class Record(Protocol):
     """One record."""
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes."""
 
     def value(self) -> bytes | None:
         """Its value; None for a tombstone."""
@@ -173,7 +170,7 @@ class RecordReader:
         found.objects = ObjectsMessage()
         put_objects(found.objects, batch.objects)
         found.records = [records[row] for row in batch.lines.tolist()]
-        found.bytes_total = sum([record.size for record in found.records])
+        found.bytes_total = sum(map(size_of, found.records))
         # Offsets begin with 0, numbers with 1.
         found.numbers = [record.offset() + 1 for record in found.records]
 

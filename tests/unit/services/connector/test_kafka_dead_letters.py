@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from sirocco.model.errors import InvalidArgument
 from sirocco.services.connector.sources import kafka_dead_letters
 from sirocco.services.connector.sources.kafka_dead_letters import DeadLetters
-from sirocco.services.connector.sources.kept_record import HEADER_BYTES_MAX, KeptRecord
+from sirocco.services.connector.sources.kept_record import HEADER_BYTES_MAX, kept, size_of
 from sirocco.services.connector.sources.records import DECODE, Bad
 from sirocco.transport.kafka_settings import KafkaSettings
 
@@ -84,7 +84,7 @@ class Written:
     offsets: list[int]
 
     def write(self, message: Message) -> None:
-        bad = Bad(KeptRecord.of(message), DECODE, InvalidArgument("is no JSON", field="value"))
+        bad = Bad(kept(message), DECODE, InvalidArgument("is no JSON", field="value"))
         self.letters.write(bad)
 
 
@@ -130,6 +130,6 @@ def test_what_is_under_way_is_bounded_with_keys_and_headers(written: Written) ->
 
 
 def test_a_record_counts_with_its_key_and_headers() -> None:
-    plain = KeptRecord.of(Message(b"12345678")).size
-    assert KeptRecord.of(Message(b"12345678", b"k" * 900_000)).size == plain + 900_000
-    assert KeptRecord.of(Message(b"12345678", None, [("h", b"x" * 60_000)])).size >= plain + 60_000
+    plain = size_of(kept(Message(b"12345678")))
+    assert size_of(kept(Message(b"12345678", b"k" * 900_000))) == plain + 900_000
+    assert size_of(kept(Message(b"12345678", None, [("h", b"x" * 60_000)]))) >= plain + 60_000

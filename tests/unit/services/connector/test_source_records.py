@@ -23,10 +23,6 @@ class One:
     name: bytes | None = None
     ts_ms: int = -1
 
-    @property
-    def size(self) -> int:
-        return 300 + len(self.data or b"")
-
     def value(self) -> bytes | None:
         return self.data
 
