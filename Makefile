@@ -12,7 +12,7 @@ help: ## Lists the commands.
 setup: ## Virtual environment with the engine, the client and the demo's data; no root needed.
 	@scripts/setup.sh run kernels
 
-demo: ## All services on the embedded log with a stream of posts; under two minutes.
+demo: ## All services on the embedded log with a stream of posts; three minutes the first time.
 	@scripts/setup.sh run demo
 	@.venv/bin/sirocco demo
 
@@ -30,7 +30,7 @@ reference: ## Writes the pages of docs/reference/ that follow from the code.
 	@scripts/setup.sh dev kernels
 	@PYTHONPATH=.:sdk .venv/bin/python scripts/reference.py
 
-test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of kernels checked; ten minutes.
+test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of kernels checked; half an hour.
 	@scripts/setup.sh dev kernels
 	@SIROCCO_BOUNDS=1 .venv/bin/python -m sirocco.kernels.jit.precompile
 	@SIROCCO_BOUNDS=1 .venv/bin/python -m pytest -q tests/unit/kernels tests/unit/index tests/unit/schemes tests/unit/protocol $(ARGS)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, ThrottleEvent
 
 from sirocco.transport.errors import (
     AppendFailed,
@@ -62,10 +62,13 @@ class KafkaProducer:
         self._pending = 0
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._polls = 0
+        # While a quota of Kafka's delays answers.
+        self._throttled_until_s = 0.0
         # The first error after which the client refuses everything.
         self._fatal: TransportError | None = None
         config = producer_config(log.settings, name, transactional_id, log.times)
-        self._producer = made(lambda: Producer(config, logger=LOGGER), name)
+        own = {"throttle_cb": self._note_throttled}
+        self._producer = made(lambda: Producer(config | own, logger=LOGGER), name)
         # The client asks for its producer id at once. Without a connection by then it asks again
         # after 500 ms, and the first append or a take-over would wait as long.
         with suppress(KafkaException):
@@ -218,6 +221,8 @@ class KafkaProducer:
 
     def waiting(self) -> list[WaitingAppends]:
         """Returns, for `Log.waiting_appends`, what this producer's appends wait for."""
+        if time.monotonic() < self._throttled_until_s:
+            return []
         with self._count_lock:
             return [
                 WaitingAppends(self.name, topic, partition, lane.answered, self._polls)
@@ -281,6 +286,10 @@ class KafkaProducer:
         if self._pending > 0:
             self._producer.purge()
             self.flush(self._times.call_s)
+
+    def _note_throttled(self, event: ThrottleEvent) -> None:
+        until_s = time.monotonic() + event.throttle_time
+        self._throttled_until_s = max(self._throttled_until_s, until_s)
 
     def _lane(self, topic: str, partition: int) -> _Lane:
         if (lane := self._lanes.get((topic, partition))) is None:

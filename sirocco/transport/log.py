@@ -316,7 +316,10 @@ class Log(Protocol):
         """
 
     def waiting_appends(self) -> list[WaitingAppends]:
-        """Returns what the producers of this log still wait for; without a request."""
+        """Returns what the producers of this log still wait for; without a request.
+
+        Left out are producers whose answers the log delays because of a quota.
+        """
 
     def is_in_sync(self, topic: str, partition: int) -> bool:
         """Whether a Kafka partition has a leader and all its replicas, so that it takes appends.

@@ -4,7 +4,7 @@ A client of Kafka may lose the leader of a single Kafka partition, for good if i
 the next one, and may be cut off from one broker of several. The process renews its lease all the
 same, and whatever waits for these appends waits for ever. A new process has a new client.
 
-No process ends for a Kafka partition that no process can append to.
+No process ends for a Kafka partition that no process can append to, or for a quota of Kafka's.
 """
 
 from __future__ import annotations
