@@ -127,7 +127,7 @@ def test_every_service_is_deployed(values: Path) -> None:
     assert (CONNECTOR in services) == (values == CONNECTED_VALUES)
     assert set(by_service(manifests, "Deployment")) == services
     assert set(by_service(manifests, "PodDisruptionBudget")) == services
-    reached = {"router", "merger", ""} | ({GATEWAY} & services)
+    reached = {"router", "merger", ""} | ({GATEWAY, CONNECTOR} & services)
     assert set(by_service(manifests, "Service")) == reached
     names = [(one["kind"], one["metadata"]["name"]) for one in manifests]
     assert len(names) == len(set(names))

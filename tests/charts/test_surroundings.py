@@ -570,6 +570,27 @@ def test_nobody_calls_a_connector_and_it_reaches_what_it_is_given() -> None:
         assert "connector" in own
 
 
+def test_the_test_asks_every_instance_of_a_connector() -> None:
+    scrapers = 'networkPolicy.scrapers=[{"podSelector": {"matchLabels": {"app": "prometheus"}}}]'
+    manifests = connector(scrapers, "httpPort=9191")
+    [pod] = of_kind(manifests, "Pod").values()
+    given = environment_of(manifests, pod["spec"]["containers"][0])
+    host, _, port = given["SIROCCO_CHECK_CONNECTOR"].partition(":")
+    service = of_kind(manifests, "Service")[host]["spec"]
+    assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+    assert service["ports"] == [{"name": "http", "port": int(port), "targetPort": "http"}]
+    assert port == "9191"
+    policy = of_kind(manifests, "NetworkPolicy")["rel-sirocco-connector"]["spec"]
+    [metrics] = policy["ingress"]
+    asked = [each["podSelector"]["matchLabels"] for each in metrics["from"]]
+    assert asked[0] == {"app": "prometheus"}
+    assert asked[1].items() <= pod["metadata"]["labels"].items()
+    without = render(MINIMAL)
+    [pod] = of_kind(without, "Pod").values()
+    assert "SIROCCO_CHECK_CONNECTOR" not in environment_of(without, pod["spec"]["containers"][0])
+    assert "rel-sirocco-connector" not in of_kind(without, "Service")
+
+
 def test_a_connector_without_a_configuration_is_refused() -> None:
     done = template(MINIMAL, "connector.enabled=true")
     assert done.returncode != 0

@@ -91,12 +91,17 @@ class Running:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    @property
+    def metrics_address(self) -> str:
+        """host:port of its metrics and probes."""
+        return self._connector.metrics_address
+
     def _run(self) -> None:
         self.is_clean = asyncio.run(self._connector.run())
 
     def metric(self, name: str, /, **labels: str) -> float:
         """Returns the sum of a metric."""
-        text = httpx.get(f"http://{self._connector.metrics_address}/metrics").text
+        text = httpx.get(f"http://{self.metrics_address}/metrics").text
         return sum(
             sample.value
             for family in text_string_to_metric_families(text)
@@ -106,7 +111,7 @@ class Running:
 
     def is_ready(self) -> bool:
         """Whether it says so."""
-        return httpx.get(f"http://{self._connector.metrics_address}/readyz").status_code == 200
+        return httpx.get(f"http://{self.metrics_address}/readyz").status_code == 200
 
     def stop(self) -> None:
         """Ends it in order."""

@@ -1,6 +1,8 @@
 """What `helm test` does: registers a query, publishes an object, and waits for the match.
 
 Where there is an HTTP gateway, it does the same through it. SIROCCO_CHECK_HTTP names its address.
+Where there is a connector, all of its instances must be ready, and each of its sinks at work in one
+of them. SIROCCO_CHECK_CONNECTOR names the host of all instances, and the port of their metrics.
 
     python check.py ROUTER [SECONDS]
 
@@ -14,15 +16,23 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 from sirocco_client import Circle, Client, RangeQuery, Tls
+
+# A metric of each sink: 1 in the instance that works for it.
+_ACTIVE = "sirocco_connector_sink_active"
 
 
 def main(router: str, seconds: int) -> int:
@@ -66,6 +76,9 @@ def main(router: str, seconds: int) -> int:
     print(f"matched after {taken_ms:.0f} ms")
     if address := os.environ.get("SIROCCO_CHECK_HTTP"):
         check_gateway(f"http://{address}/v1", f"{name}-http", token)
+    signal.alarm(0)
+    if address := os.environ.get("SIROCCO_CHECK_CONNECTOR"):
+        check_connector(address, seconds)
     return 0
 
 
@@ -98,6 +111,86 @@ def check_gateway(url: str, name: str, token: str | None) -> None:
     if json.loads(line.removeprefix(b"data: "))["object"]["id"] != name:
         sys.exit(f"a wrong match over HTTP: {line.decode()}")
     print(f"matched over HTTP after {(time.monotonic() - begun_s) * 1_000:.0f} ms")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One process of the connector.
+
+    Attributes:
+        address: host:port of its metrics.
+        is_ready: whether it says so.
+        metrics: what it measures. Each of its sources and sinks is there from the start.
+    """
+
+    address: str
+    is_ready: bool
+    metrics: tuple[Metric, ...]
+
+    def names(self, metric: str, least: float = 0.0, **labels: str) -> set[str]:
+        """Returns the sources or sinks for which a metric is at least a number."""
+        return {
+            sample.labels["name"]
+            for family in self.metrics
+            for sample in family.samples
+            if sample.name == metric and sample.value >= least
+            if labels.items() <= sample.labels.items()
+        }
+
+
+def check_connector(address: str, seconds: int) -> None:
+    """Waits until the connector works; exits with what is missing if it does not in time."""
+    until_s = time.monotonic() + seconds
+    while True:
+        try:
+            instances = instances_of(address)
+            missing = missing_of(instances)
+        except OSError as error:
+            missing = f"not all instances answer: {error}"
+        if not missing:
+            break
+        if time.monotonic() > until_s:
+            sys.exit(f"connector at {address}, after {seconds} s: {missing}; its log says why")
+        time.sleep(0.5)
+    sources = instances[0].names("sirocco_connector_records_total", side="source")
+    sinks = instances[0].names(_ACTIVE)
+    print(f"connector: ready are {', '.join(one.address for one in instances)}")
+    print(f"connector: sources that are read: {', '.join(sorted(sources)) or 'none'}")
+    print(f"connector: sinks at work: {', '.join(sorted(sinks)) or 'none'}")
+
+
+def instances_of(address: str) -> list[Instance]:
+    """Asks every instance; raises OSError if the name is unknown or one does not answer."""
+    host, _, port = address.rpartition(":")
+    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    hosts = sorted({str(each[4][0]) for each in found})
+    return [instance_at(f"[{each}]:{port}" if ":" in each else f"{each}:{port}") for each in hosts]
+
+
+def instance_at(address: str) -> Instance:
+    """Asks one instance."""
+    try:
+        urlopen(f"http://{address}/readyz", timeout=10).close()
+        is_ready = True
+    except HTTPError as refused:
+        refused.close()
+        is_ready = False
+    with urlopen(f"http://{address}/metrics", timeout=10) as page:
+        text = page.read().decode()
+    return Instance(address, is_ready, tuple(text_string_to_metric_families(text)))
+
+
+def missing_of(instances: list[Instance]) -> str:
+    """Returns what does not work, in words; empty if all does.
+
+    A sink works in one instance, while the others stand by and are ready.
+    """
+    missing = [f"{one.address} is not ready" for one in instances if not one.is_ready]
+    sinks = set[str]().union(*(one.names(_ACTIVE) for one in instances))
+    active = set[str]().union(*(one.names(_ACTIVE, 1) for one in instances))
+    return ", ".join(
+        [*missing, *(f"no instance works for the sink {name}" for name in sorted(sinks - active))]
+    )
 
 
 if __name__ == "__main__":
