@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from types import SimpleNamespace
@@ -51,6 +52,11 @@ REASON_CHARACTERS_MAX = 1_000
 # From so many consecutive records of the registry on, changes of plain queries, or removals, are
 # read as columns: what that costs for a single one does not pay.
 COLUMN_RECORDS_MIN = 8
+
+# Bytes of records between looks at the clock, which is a call of the system; and what a record
+# counts besides its value: the hardest expressions have 1 KB and take 7 ms.
+_LOOK_BYTES = 16_384
+_RECORD_BYTES = 2_048
 
 _CHANGE_HEADERS = ((METHOD_HEADER, HOPS[Change].method_path.encode()),)
 
@@ -218,11 +224,23 @@ class HopReader:
     Args:
         rejected: called with records that are not a known call, or are invalid.
         in_columns: many changes of queries are read as one entry (`ChangeRecords`).
+        cpu_s: CPU time of the thread.
     """
 
-    def __init__(self, rejected: Callable[[DeadLetter], None], *, in_columns: bool = False) -> None:
+    def __init__(
+        self,
+        rejected: Callable[[DeadLetter], None],
+        *,
+        in_columns: bool = False,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._in_columns = in_columns
+        self._cpu_s = cpu_s
         self._entries: list[Entry] = []
+        # Until when records are decoded, by `cpu_s`, None: all are; and those that are left.
+        self._end_s: float | None = None
+        self._left: list[Record] = []
+        self._unlooked_bytes = 0
         self._rejected = rejected
         self._server = LogServer(self._reject)
         # All hop methods: each decodes its requests and keeps them as entries.
@@ -237,10 +255,47 @@ class HopReader:
         """
         if self._in_columns:
             records = self._take_many(records)
-        self._server.dispatch(records)
+        self._dispatch(records)
         entries = self._entries.copy()
         self._entries.clear()
         return entries
+
+    def entries_within(
+        self, records: Sequence[Record], cpu_s: float
+    ) -> tuple[list[Entry], list[Record]]:
+        """As `entries`, until it has taken so much CPU time; returns the records left as well.
+
+        Some are always decoded. Clients choose what their expressions take: a poll of the hardest
+        would hold up the loop for seconds.
+        """
+        self._end_s, self._unlooked_bytes = self._cpu_s() + cpu_s, 0
+        try:
+            entries = self.entries(records)
+        finally:
+            left, self._left, self._end_s = self._left, [], None
+        return entries, left
+
+    def _dispatch(self, records: Sequence[Record]) -> None:
+        """Decodes records, as far as there is time for; keeps the others."""
+        self._server.dispatch(self._in_time(records))
+
+    def _in_time(self, records: Sequence[Record]) -> Iterator[Record]:
+        # Each is decoded before the next one is asked for.
+        for place, record in enumerate(records):
+            if self._is_late():
+                self._left.extend(records[place:])
+                return
+            self._unlooked_bytes += _RECORD_BYTES + len(record.value)
+            yield record
+
+    def _is_late(self) -> bool:
+        """Whether what is not decoded yet is left to the next turn."""
+        if self._end_s is None or self._unlooked_bytes < _LOOK_BYTES:
+            return False
+        if self._cpu_s() < self._end_s:
+            self._unlooked_bytes = 0
+            return False
+        return True
 
     def _take_many(self, records: Sequence[Record]) -> Sequence[Record]:
         """Decodes records of Kafka partitions that bring many changes; returns the others."""
@@ -279,14 +334,17 @@ class HopReader:
             taken[kind] += end - begin
             if end - begin < COLUMN_RECORDS_MIN:
                 continue
-            self._server.dispatch(records[done:begin])
+            self._dispatch(records[done:begin])
+            done = begin
+            if self._is_late():
+                break
             done = end
             rows, changes = found[kind]
             if len(rows) > end - begin:
                 changes = changes.take(np.arange(first, taken[kind]))
             message = ChangeRecords(offsets[begin:end], changes)
             self._entries.append(Entry(REGISTRY, partition, int(offsets[begin]), message))
-        self._server.dispatch(records[done:])
+        self._dispatch(records[done:])
 
     def _reject(self, record: Record, reason: str) -> None:
         why = reason[:REASON_CHARACTERS_MAX]

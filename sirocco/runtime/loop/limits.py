@@ -14,6 +14,10 @@ class LoopLimits:
             each slot, which evaluators take one by one. So a turn polls until it has so many bytes,
             or records; more of both while turns are cheap (`TurnSize`).
         turn_cpu_s_wanted: CPU time of a turn, for which objects and other change requests wait.
+        turn_decoding_cpu_s: CPU time of a turn for decoding records; the others wait for the next
+            turn. Expressions that clients choose take 7 ms each: 512 of them, read again after a
+            restart, would hold up leases and requests for 3.6 s. Larger than what a turn of usual
+            records takes.
         gone_ms: for so long a missing offset may turn out to belong to a new owner, which has
             truncated it and whose grant is further on in `control`. Longer than reading that takes.
         save_again_ms: interval between tries of a failed save. The log keeps everything since the
@@ -28,6 +32,7 @@ class LoopLimits:
 
     turn_bytes_wanted: int = 256 << 10
     turn_cpu_s_wanted: float = 0.05
+    turn_decoding_cpu_s: float = 0.1
     gone_ms: int = 5_000
     save_again_ms: int = 5_000
     load_again_ms_max: int = 5_000

@@ -156,6 +156,8 @@ class Worker:
             TURN_RECORDS_MAX, limits.turn_bytes_wanted, limits.turn_cpu_s_wanted
         )
         self._is_full = False
+        # Records of the last poll that the turn has not decoded: the next turn begins with them.
+        self._left: list[Record] = []
         self._clock = Steady()
         self._log = log
         self._checkpoints = Checkpoints(log, archive, hashing)
@@ -293,12 +295,13 @@ class Worker:
 
     def _turn(self) -> None:
         self._beat()
-        records = self._poll()
+        records = self._left or self._poll()
         begin_s = time.thread_time()
-        if self._traced is not None:
+        if self._traced is not None and not self._left:
             self._traced.read(records)
         entries: list[Entry] = []
-        for entry in self._reader.entries(records):
+        decoded, self._left = self._reader.entries_within(records, self._limits.turn_decoding_cpu_s)
+        for entry in decoded:
             if entry.topic != CONTROL:
                 entries.append(entry)
                 continue
@@ -331,7 +334,7 @@ class Worker:
         if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
             self._checkpoints.drop_unused()
             self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
-        if not self.caught_up.is_set():
+        if not self.caught_up.is_set() and not self._left:
             position = self._consumer.positions().get((CONTROL, 0), 0)
             if position >= self._control_end:
                 self.caught_up.set()
@@ -444,6 +447,9 @@ class Worker:
                     # Follows the machine: a grant that is void for it takes nothing away.
                     self._loads.ended(topic, partition)
                     self._out_of_range.pop((topic, partition), None)
+                    # It is followed again from what the machine has taken.
+                    at = topic, partition
+                    self._left = [r for r in self._left if (r.topic, r.partition) != at]
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
                 case Load() | LoadSlices() | FindEnds():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -76,6 +77,28 @@ def test_runs_of_a_kind_are_columns_and_all_stay_in_order(seed: int) -> None:
     records = _records(kinds)
     entries = _read(records, in_columns=True)
     assert _singly(entries) == _singly(_read(records, in_columns=False))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_turn_has_no_time_for_is_left_in_order(seed: int) -> None:
+    dice = random.Random(seed)
+    kinds: list[str] = []
+    for _ in range(12):
+        kind = dice.choice(("plain", "removal", "other", "other"))
+        kinds += [kind] * dice.choice((1, 3, COLUMN_RECORDS_MIN, 20))
+    left = records = _records(kinds)
+    # Each look at the clock takes one second.
+    ticks = itertools.count()
+    reader = HopReader(lambda letter: None, in_columns=True, cpu_s=lambda: float(next(ticks)))
+    found: list[tuple[int, object]] = []
+    turns = 0
+    while left:
+        entries, left = reader.entries_within(left, 2.0)
+        assert entries
+        found += _singly(entries)
+        turns += 1
+    assert found == _singly(_read(records, in_columns=False))
+    assert kinds.count("other") / 20 < turns < len(records)
 
 
 def test_removals_are_one_entry() -> None:

@@ -93,7 +93,7 @@ def test_small_records_are_handled_by_the_thousand(log: MemoryLog) -> None:
     for number in range(worker_module.TURN_RECORDS_MAX + 10):
         append(log, INTAKE, taken_of(1, number + 1, []))
     script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
-    with running(log, script):
+    with running(log, script, limits=LoopLimits(turn_decoding_cpu_s=100.0)):
         first, second = script.wait(Polled, 2)
     assert len(first.entries) == worker_module.TURN_RECORDS_MAX
     assert [entry.offset for entry in (*first.entries, *second.entries)] == list(
@@ -106,7 +106,9 @@ def test_a_turn_takes_more_after_a_cheap_one(log: MemoryLog) -> None:
     for number in range(3 * worker_module.TURN_RECORDS_MAX + 10):
         append(log, INTAKE, taken_of(1, number + 1, []))
     script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
-    with running(log, script, limits=LoopLimits(turn_cpu_s_wanted=100.0)):
+    with running(
+        log, script, limits=LoopLimits(turn_cpu_s_wanted=100.0, turn_decoding_cpu_s=100.0)
+    ):
         polled = script.wait(Polled, 3)
     counts = [len(each.entries) for each in polled]
     assert counts == [worker_module.TURN_RECORDS_MAX, 2 * worker_module.TURN_RECORDS_MAX, 10]
@@ -120,6 +122,38 @@ def test_large_records_wait_for_the_next_turn(log: MemoryLog) -> None:
     with running(log, script, limits=LoopLimits(turn_bytes_wanted=1)):
         first, second = script.wait(Polled, 2)
     assert [len(first.entries), len(second.entries)] == [worker_module.POLL_RECORDS_MAX, 10]
+
+
+def test_records_that_take_long_to_decode_wait_for_the_next_turns(log: MemoryLog) -> None:
+    """512 changes with the hardest expressions took 3.6 s of one turn."""
+    append(log, CONTROL, ELECTED)
+    for number in range(100):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script, limits=LoopLimits(turn_decoding_cpu_s=0.0)):
+        assert eventually(lambda: sum(len(each.entries) for each in script.wait(Polled)) == 100)
+    polled = script.wait(Polled)
+    assert max(len(each.entries) for each in polled) < 10
+    assert [entry.offset for each in polled for entry in each.entries] == list(range(100))
+
+
+def test_what_is_left_of_a_partition_is_not_taken_after_it_is_followed_anew(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    for number in range(100):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    taken: list[list[int]] = []
+
+    def anew(event: Event) -> list[Effect]:
+        if not isinstance(event, Polled):
+            return []
+        taken.append([entry.offset for entry in event.entries])
+        return [Unfollow(INTAKE, 0), Follow(INTAKE, 0, 0)] if len(taken) == 1 else []
+
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)), anew)
+    with running(log, script, limits=LoopLimits(turn_decoding_cpu_s=0.0)):
+        assert eventually(lambda: taken and taken[-1][-1] == 99)
+    assert len(taken[0]) < 10
+    assert [offset for each in taken[1:] for offset in each] == list(range(100))
 
 
 def test_an_ending_loop_does_not_wait_for_an_unreachable_log(
