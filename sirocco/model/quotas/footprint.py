@@ -1,8 +1,9 @@
 """Memory of a compiled standing query in each slot that holds it, and in its merger.
 
 What clients choose counts as if it were used: a list of k entries is counted whole. The router that
-owns the query takes 68 bytes more, and for a query whose region no other has, 140 and four for
-each of its slots and leaves: less than any query counts here, so that it is not counted again.
+owns the query takes 68 bytes more, and for a query whose region no other has, 110, four for each of
+16 leaves at most and a bit for each slot of the map: less than any query counts here, so that it is
+not counted again.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ query has its number. Leaves are what a change of the map is compared by: they c
 and stand for its box and its keys.
 
 Clients who choose their regions for it have a place for each query. Places are therefore kept as
-bytes: in tuples they would take a kilobyte each, three to four times as much.
+bytes, a bit for each slot: in maps of 256 slots 32 bytes, where ids would take up to a kilobyte and
+tuples more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -34,10 +36,13 @@ LOCATED_MAX = 16_384
 # The leaf in the number of a pair; ids are not negative.
 _LOW = 0xFFFF_FFFF
 
-# A place: its slots, then, if its leaves are known, a mark and these. Ids are not negative, so none
-# of their last bytes is one of the mark.
+# A place: a byte with the number of its leaves, `_UNKNOWN` where they are not known; the leaves; a
+# bit for each slot up to the last one.
 _ID = np.dtype("<i4")
-_MARK = bytes(4 * [0xFF])
+_UNKNOWN = 255
+
+# So many slots are turned to bits, and back, faster one by one than as an array.
+_FEW = 8
 
 
 class PlaceSets:
@@ -54,7 +59,7 @@ class PlaceSets:
 
     def slots(self, number: int) -> Slots:
         """Returns the slots of a place."""
-        return _unpacked(self._places[number])[0]
+        return _slots_in(_bits_of(self._places[number]))
 
     def number(self, slots: Slots, leaves: Leaves | None) -> int:
         """Returns the number of a place.
@@ -65,16 +70,20 @@ class PlaceSets:
         """
         if leaves is not None and len(leaves) > LEAVES_MAX:
             leaves = None
-        return self._number(_packed(slots), None if leaves is None else _packed(leaves))
+        return self._number(_bits(slots), None if leaves is None else _packed(leaves))
 
-    def _number(self, slots: bytes, leaves: bytes | None) -> int:
-        place = slots if leaves is None else slots + _MARK + leaves
+    def _number(self, bits: bytes, leaves: bytes | None) -> int:
+        """Returns the number of a place with few enough leaves."""
+        if leaves is None:
+            place = bytes([_UNKNOWN]) + bits
+        else:
+            place = bytes([len(leaves) // _ID.itemsize]) + leaves + bits
         found = self._numbers.get(place)
         if found is not None:
             return found
         if leaves is not None:
             if self._located == LOCATED_MAX:
-                return self._number(slots, None)
+                return self._number(bits, None)
             self._located += 1
         self._numbers[place] = len(self._places)
         self._places.append(place)
@@ -98,14 +107,12 @@ class PlaceSets:
         numbers[is_single] = np.array(own, np.int32)[rows]
         rows_of_leaves = np.repeat(np.arange(len(numbers)), np.diff(leaf_begins))
         in_order = leaves[np.lexsort((leaves, rows_of_leaves))]
-        held, touched = slots.astype(_ID).tobytes(), in_order.astype(_ID).tobytes()
-        ends, leaf_ends = (each * _ID.itemsize for each in (slot_begins, leaf_begins))
-        for row in np.flatnonzero(~is_single).tolist():
-            own_leaves = touched[leaf_ends[row] : leaf_ends[row + 1]]
-            numbers[row] = self._number(
-                held[ends[row] : ends[row + 1]],
-                own_leaves if len(own_leaves) <= LEAVES_MAX * _ID.itemsize else None,
-            )
+        touched, ends = in_order.astype(_ID).tobytes(), leaf_begins * _ID.itemsize
+        others = np.flatnonzero(~is_single)
+        for row, bits in zip(others.tolist(), _bits_of_rows(routes, others), strict=True):
+            own_leaves = touched[ends[row] : ends[row + 1]]
+            is_located = len(own_leaves) <= LEAVES_MAX * _ID.itemsize
+            numbers[row] = self._number(bits, own_leaves if is_located else None)
         return numbers
 
     def are_located(self) -> NDArray[np.bool_]:
@@ -162,11 +169,15 @@ class PlaceSets:
         """Returns the slots of places, one place after the other, and i8[n + 1], their begins."""
         # Of these places alone, however many there are.
         distinct, rows = np.unique(numbers, return_inverse=True)
-        held = [self._places[number].partition(_MARK)[0] for number in distinct.tolist()]
-        offsets = np.cumsum([0, *map(len, held)]) // _ID.itemsize
-        flat = np.frombuffer(b"".join(held), _ID).astype(np.int32)
+        held = [_bits_of(self._places[number]) for number in distinct.tolist()]
+        width = max(map(len, held), default=0)
+        flags = np.frombuffer(b"".join(each.ljust(width, b"\0") for each in held), np.uint8)
+        places, flat = np.nonzero(
+            np.unpackbits(flags.reshape(len(held), width), axis=1, bitorder="little")
+        )
+        offsets = np.searchsorted(places, np.arange(len(held) + 1))
         begins, where = take_ragged(offsets, rows)
-        return flat[where], begins
+        return flat.astype(np.int32)[where], begins
 
     def leaves_state(self, numbers: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
         """Returns the leaves of places as columns, for a checkpoint; see `leaves_of_state`."""
@@ -184,13 +195,57 @@ def _packed(ids: tuple[int, ...]) -> bytes:
     return np.array(ids, _ID).tobytes()
 
 
+def _bits(slots: Slots) -> bytes:
+    """Returns a bit for each slot up to the last one."""
+    if len(slots) > _FEW:
+        return _many_bits(slots)
+    bits = 0
+    for slot in slots:
+        bits |= 1 << slot
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+# Queries in many slots are mostly in all of them.
+@lru_cache(maxsize=64)
+def _many_bits(slots: Slots) -> bytes:
+    flags = np.zeros(slots[-1] + 1, np.uint8)
+    flags[list(slots)] = 1
+    return np.packbits(flags, bitorder="little").tobytes()
+
+
+def _bits_of_rows(routes: QueryRoutes, rows: NDArray[np.intp]) -> Iterator[bytes]:
+    """Yields the same for some routed queries."""
+    begins, where = take_ragged(routes.slot_offsets, rows)
+    slots = routes.slots[where]
+    flags = np.zeros((len(rows), int(slots.max(initial=0)) + 1), np.uint8)
+    flags[np.repeat(np.arange(len(rows)), np.diff(begins)), slots] = 1
+    packed = np.packbits(flags, axis=1, bitorder="little")
+    held, width = packed.tobytes(), packed.shape[1]
+    return (held[at : at + width].rstrip(b"\0") for at in range(0, len(held), width))
+
+
+def _bits_of(place: bytes) -> bytes:
+    known = 0 if place[0] == _UNKNOWN else place[0]
+    return place[1 + known * _ID.itemsize :]
+
+
+def _slots_in(bits: bytes) -> Slots:
+    left = int.from_bytes(bits, "little")
+    if left.bit_count() > _FEW:
+        flags = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
+        return tuple(flags.nonzero()[0].tolist())
+    slots = []
+    while left:
+        slots.append((left & -left).bit_length() - 1)
+        left &= left - 1
+    return tuple(slots)
+
+
 def _unpacked(place: bytes) -> tuple[Slots, Leaves | None]:
-    slots, known, leaves = place.partition(_MARK)
-    return _ids(slots), _ids(leaves) if known else None
-
-
-def _ids(packed: bytes) -> tuple[int, ...]:
-    return tuple(np.frombuffer(packed, _ID).tolist())
+    leaves = None
+    if place[0] != _UNKNOWN:
+        leaves = tuple(np.frombuffer(place, _ID, place[0], offset=1).tolist())
+    return _slots_in(_bits_of(place)), leaves
 
 
 def leaves_of_state(state: Mapping[str, NDArray[Any]]) -> list[Leaves | None] | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery
@@ -13,6 +15,7 @@ from sirocco.protocol.contract.messages import NEVER_MS
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.protocol.router.queries.place_sets import LEAVES_MAX, LOCATED_MAX, PlaceSets
 from sirocco.schemes.map.map_difference import MapDifference
+from sirocco.schemes.map.routing import QueryRoutes
 
 SLOT_SETS: list[tuple[int, ...]] = [(0,), (1,), (1, 2), (0, 1, 2, 3), (3,)]
 
@@ -138,6 +141,41 @@ def test_places_are_forgotten_with_their_queries_and_bounded() -> None:
     assert not places.touch(frozenset({1})).any()
 
 
+def test_places_keep_their_slots_and_leaves() -> None:
+    random = np.random.default_rng(5)
+    places = PlaceSets()
+    expected: list[tuple[int, ...]] = [()]
+    for _ in range(200):
+        slots = tuple(np.flatnonzero(random.random(256) < random.random() ** 3).tolist())
+        leaves = tuple(np.sort(random.choice(9_000, random.integers(0, 17), False)).tolist())
+        known = leaves if random.random() < 0.5 else None
+        number = places.number(slots, known)
+        if number == len(expected):
+            expected.append(slots)
+        assert places.slots(number) == slots
+        assert places.are_located()[number] == (known is not None)
+        assert known is None or not known or places.touch(frozenset(known[-1:]))[number]
+        assert places.number(slots, known) == number
+    numbers = random.integers(0, len(expected), 300).astype(np.int32)
+    flat, begins = places.slots_of(numbers)
+    found = [tuple(flat[begin:end].tolist()) for begin, end in pairwise(begins.tolist())]
+    assert found == [expected[number] for number in numbers.tolist()]
+
+
+def test_places_of_routes_are_those_of_single_queries() -> None:
+    random = np.random.default_rng(7)
+    slots = [np.flatnonzero(random.random(70) < p) for p in random.random(50) ** 4]
+    leaves = [random.choice(900, random.integers(1, 20), replace=False) for _ in slots]
+    ends, leaf_ends = (np.cumsum([0, *map(len, each)]) for each in (slots, leaves))
+    flat, flat_leaves = (np.concatenate(each).astype(np.int32) for each in (slots, leaves))
+    places = PlaceSets()
+    numbers = places.numbers(QueryRoutes(ends, flat, leaf_ends, flat_leaves, flat_leaves))
+    assert numbers.tolist() == [
+        places.number(tuple(own.tolist()), tuple(sorted(touched.tolist())))
+        for own, touched in zip(slots, leaves, strict=True)
+    ]
+
+
 def test_places_are_forgotten_while_one_query_moves_for_ever() -> None:
     """Each place of one query stayed until the map changed, and none was left for others."""
     live = LiveQueries()
@@ -152,8 +190,12 @@ def test_places_are_forgotten_while_one_query_moves_for_ever() -> None:
     assert live._places.are_located()[live.wanted_sets[rows]].all()
 
 
-def test_a_place_of_each_query_takes_less_than_the_query_counts() -> None:
-    """In tuples each took a kilobyte, of which a tenant's bytes of queries counted none."""
+@pytest.mark.parametrize("slots_total", [16, 64, 256])
+def test_a_place_of_each_query_takes_less_than_the_query_counts(slots_total: int) -> None:
+    """In tuples each took a kilobyte and more, of which a tenant's bytes of queries counted none.
+
+    As ids, in maps of 256 slots, half of these took 610 bytes.
+    """
     rectangle = Rectangle(0, 0, 1, 1)
     counted = compiled_bytes(RangeQuery(id="q", mode="continuous", region=rectangle), "s")
     random = np.random.default_rng(3)
@@ -163,7 +205,7 @@ def test_a_place_of_each_query_takes_less_than_the_query_counts() -> None:
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(count):
-            slots = tuple(np.flatnonzero(random.random(64) < 0.5).tolist())
+            slots = tuple(np.flatnonzero(random.random(slots_total) < 0.8).tolist())
             leaves = tuple(np.sort(random.choice(9_000, LEAVES_MAX, replace=False)).tolist())
             places.number(slots, leaves)
         taken = (tracemalloc.get_traced_memory()[0] - before) / count
