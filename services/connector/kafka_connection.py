@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sirocco.model.errors import InvalidArgument
 from sirocco.services.connector.sections import Section
 from sirocco.transport.kafka_settings import KafkaSettings
@@ -28,8 +30,26 @@ def read_kafka(section: Section) -> KafkaSettings:
             tls_key=security.text("key", ""),
             tls_key_password=security.text("key_password", ""),
             replication=section.integer("replication", -1, -1, 100),
+            password_field=security.field("password"),
+            ca_field=security.field("ca"),
         )
     except ValueError as error:
         raise InvalidArgument(str(error), field=section.path) from None
     security.end()
+    for name, path in (
+        ("ca", found.tls_ca),
+        ("certificate", found.tls_certificate),
+        ("key", found.tls_key),
+    ):
+        _check_file(path, security.field(name))
     return found
+
+
+def _check_file(path: str, field: str) -> None:
+    """Refuses a file that cannot be read: the client would say so later, without the member."""
+    if not path:
+        return
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        raise InvalidArgument(f"{path:.200}: {error.strerror}", field=field) from None

@@ -72,7 +72,7 @@ _SASL_PROPERTIES = """\
 listeners=PLAINTEXT://{host}:{port},SASL://{host}:{sasl_port},\\
   CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://{host}:{port},SASL://{host}:{sasl_port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:{protocol}
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
 listener.name.sasl.plain.sasl.jaas.config=\\
   org.apache.kafka.common.security.plain.PlainLoginModule required \\
@@ -81,6 +81,13 @@ listener.name.sasl.scram-sha-256.sasl.jaas.config=\\
   org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.sasl.scram-sha-512.sasl.jaas.config=\\
   org.apache.kafka.common.security.scram.ScramLoginModule required;
+"""
+
+# That listener behind TLS. The file is in the broker's own directory.
+_TLS_NAME = "kafka-server.pem"
+_TLS_PROPERTIES = f"""\
+listener.name.sasl.ssl.keystore.type=PEM
+listener.name.sasl.ssl.keystore.location={_TLS_NAME}
 """
 
 _LOGGING_NAME = "kafka-log4j2.properties"
@@ -203,6 +210,7 @@ class KafkaServer:
         cache: where the jars are kept.
         outlive: see `LocalProcess`.
         sasl: name and password of a user for whom there is a listener of its own.
+        certificate: of that listener, which then speaks TLS: key and certificate in PEM.
         host: address of this machine that it listens on, from its first start on.
     """
 
@@ -214,12 +222,14 @@ class KafkaServer:
         cache: Path = CACHE,
         outlive: bool = False,
         sasl: tuple[str, str] | None = None,
+        certificate: bytes = b"",
         host: str = "127.0.0.1",
     ) -> None:
         self._directory = directory.resolve()
         self._cache = cache
         self._heap_mib = heap_mib
         self._sasl = sasl
+        self._certificate = certificate
         self._host = host
         self._config = self._directory / "kafka.properties"
         self.process = LocalProcess("kafka", self._directory, str(self._config), outlive=outlive)
@@ -231,7 +241,7 @@ class KafkaServer:
 
     @property
     def sasl_address(self) -> str:
-        """The same for those who come with a password (SASL_PLAINTEXT)."""
+        """The same for those who come with a password (SASL_PLAINTEXT, or SASL_SSL)."""
         return self._listener("SASL")
 
     @property
@@ -306,10 +316,11 @@ class KafkaServer:
                 port=port,
                 controller_port=controller_port,
                 sasl_port=free_port(),
+                protocol="SASL_SSL" if self._certificate else "SASL_PLAINTEXT",
                 username=username,
                 password=password,
             )
-        return text
+        return text + _TLS_PROPERTIES if self._certificate else text
 
     def _credentials(self) -> list[str]:
         """Returns the arguments of the storage tool that create the user for SCRAM."""
@@ -323,6 +334,10 @@ class KafkaServer:
 
     def _format(self, tool: list[str]) -> None:
         """Writes the configuration with free ports and an empty storage for it."""
+        if self._certificate:
+            tls = self._directory / _TLS_NAME
+            tls.touch(0o600)
+            tls.write_bytes(self._certificate)
         written = self._config.with_suffix(".new")
         written.write_text(self._properties())
         done = subprocess.run(

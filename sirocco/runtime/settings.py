@@ -458,6 +458,8 @@ def _kafka(read: Reader, cluster: str) -> KafkaSettings:
         tls_key=key,
         topic_prefix=f"{cluster}.",
         compression=read.choice("SIROCCO_KAFKA_COMPRESSION", COMPRESSION, COMPRESSIONS),
+        password_field="SIROCCO_KAFKA_SASL_PASSWORD",
+        ca_field="SIROCCO_KAFKA_CA",
     )
 
 

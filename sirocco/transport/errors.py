@@ -20,6 +20,13 @@ class TransportUnavailable(TransportError, model.Unavailable):
     """The other side did not answer in time, or cannot be reached; the outcome is unknown."""
 
 
+class AccessRefused(TransportUnavailable):
+    """The other side does not take what this process shows, or is not whom it trusts.
+
+    Nothing changes until `field`, the setting, does, or the other side: trying again is of no use.
+    """
+
+
 class LogFull(TransportError, model.ResourceExhausted):
     """A bounded queue stayed full for as long as the call may wait; nothing was taken."""
 

@@ -25,6 +25,7 @@ from sirocco.transport.errors import (
 from sirocco.transport.kafka_consumer import KafkaConsumer
 from sirocco.transport.kafka_errors import MOVED, UNKNOWN, cause_of, made, typed
 from sirocco.transport.kafka_producer import KafkaProducer
+from sirocco.transport.kafka_reports import UNANSWERED, KafkaReports
 from sirocco.transport.kafka_settings import (
     TIMES,
     KafkaSettings,
@@ -59,10 +60,8 @@ class KafkaLog:
         self.settings: Final = settings
         self.times = times
         self._lock = threading.Lock()
-        # The client's last report about its connections: a call without an answer ends as timed
-        # out, whatever the reason.
-        self._trouble = ""
-        config: dict[str, Any] = {"log_level": 0, "error_cb": self._note_trouble}
+        self._reports = KafkaReports(settings)
+        config: dict[str, Any] = {"log_level": 0, "error_cb": self._reports.note}
         self._admin = made(lambda: AdminClient(client_config(settings, "admin") | config), "kafka")
         self._partitions: dict[str, int] = {}
         self._clients: list[KafkaProducer | KafkaConsumer] = []
@@ -283,13 +282,6 @@ class KafkaLog:
 
     def _failure(self, cause: KafkaError, what: str) -> TransportError:
         """The error of a call; without an answer it has the reason, if the client knows one."""
-        if cause.code() not in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:
+        if cause.code() not in UNANSWERED:
             return typed(cause, what)
-        self._trouble = ""
-        self._admin.poll(0)
-        return TransportUnavailable(f"{what}: {self._trouble or cause.str()}")
-
-    def _note_trouble(self, error: KafkaError) -> None:
-        # That no broker is left says less than the error before it.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._trouble = error.str()
+        return self._reports.explained(self._admin, cause, what)

@@ -58,6 +58,8 @@ class KafkaSettings:
         replication: replicas of each topic that is created; -1 = the cluster's default.
         topic_prefix: before the name of every topic, for several clusters in one Kafka.
         compression: one of `COMPRESSIONS`, of what is written from now on.
+        password_field: what users call the setting of the password, for errors.
+        ca_field: the same of the authorities' certificates.
     """
 
     bootstrap: str
@@ -72,6 +74,8 @@ class KafkaSettings:
     replication: int = -1
     topic_prefix: str = ""
     compression: str = COMPRESSION
+    password_field: str = field(default="sasl_password", compare=False)
+    ca_field: str = field(default="tls_ca", compare=False)
 
     def __post_init__(self) -> None:
         """Refuses settings that can only fail later, with the name of the field."""

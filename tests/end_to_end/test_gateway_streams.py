@@ -23,7 +23,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewaySettings
-from tests.end_to_end.certificates import Authority
+from tests.support.certificates import Authority
 from tests.support.http_streams import EventSource
 from tests.support.waiting import eventually
 

@@ -47,7 +47,7 @@ from sirocco.runtime.process.membership import directory
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from tests.collisions import FOUND
-from tests.end_to_end.certificates import Authority
+from tests.support.certificates import Authority
 from tests.support.search_ways import STREAMS, take
 
 SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2, reflection=True)

@@ -9,8 +9,8 @@ from sirocco_client import Client, RangeQuery, Tls
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.model.access import Grant, digest_of, write_grant
-from tests.end_to_end.certificates import Authority
 from tests.end_to_end.under_load import cluster_of_two
+from tests.support.certificates import Authority
 
 TOKEN = "sirocco_of-the-test"
 SCOPES = frozenset({"publish", "query", "subscribe", "search"})

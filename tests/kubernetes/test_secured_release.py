@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.certificates import Authority
 from tests.kubernetes.cluster import (
     CHART,
     CLIENT_SECRETS,
@@ -37,6 +36,7 @@ from tests.kubernetes.cluster import (
     run,
     settings,
 )
+from tests.support.certificates import Authority
 
 SEED = 20261122
 pytestmark = needs_cluster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from sirocco.services.connector.sinks.kafka_state import Transactions
 from sirocco.services.connector.sinks.rows import Row
 from sirocco.services.connector.sinks.sink import Counts
 from sirocco.services.connector.sinks.state import Saved
-from sirocco.transport.kafka_errors import LOGGER
+from sirocco.transport.kafka_errors import LOGGER, made
+from sirocco.transport.kafka_reports import KafkaReports
 from sirocco.transport.kafka_settings import KafkaSettings, client_config
 
 # For the acknowledgement of dead letters.
@@ -110,15 +112,21 @@ class KafkaLetters:
         settings: of the cluster.
         name: of the sink.
         topic: of dead letters.
+        wait_s: for their acknowledgement.
     """
 
-    def __init__(self, settings: KafkaSettings, name: str, topic: str) -> None:
-        self._config = client_config(settings, f"sirocco-sink-{name}") | {
+    def __init__(
+        self, settings: KafkaSettings, name: str, topic: str, wait_s: float = _LETTERS_S
+    ) -> None:
+        self._reports = KafkaReports(settings)
+        self._config: dict[str, Any] = client_config(settings, f"sirocco-sink-{name}") | {
+            "error_cb": self._reports.note,
             "enable.idempotence": True,
             "message.max.bytes": _LETTER_BYTES,
-            "message.timeout.ms": int(_LETTERS_S * 1_000),
+            "message.timeout.ms": int(wait_s * 1_000),
         }
         self._topic = topic
+        self._wait_s = wait_s
         self._producer: Any = None
 
     async def put(self, rows: Sequence[Row], reason: str, batch: str, now_ms: int) -> None:
@@ -134,15 +142,24 @@ class KafkaLetters:
                 failures.append(error)
 
         try:
-            self._producer = self._producer or Producer(self._config, logger=LOGGER)
+            self._producer = self._producer or made(
+                lambda: Producer(self._config, logger=LOGGER), "kafka"
+            )
             for key, value in letters:
                 self._producer.produce(self._topic, value, key, on_delivery=note)
-            left = self._producer.flush(_LETTERS_S + 1)
+            left = self._producer.flush(self._wait_s + 1)
         except (BufferError, KafkaException) as error:
             raise TargetUnavailable("dead_letters", f"Kafka: {error}") from error
         if left or failures:
+            self._check_access()
             reason = failures[0].str() if failures else "no answer in time"
             raise TargetUnavailable("dead_letters", f"Kafka: {reason}")
+
+    def _check_access(self) -> None:
+        """Asks for the topic; raises AccessRefused where it gets no answer because of it."""
+        what = f"dead letters in {self._topic}"
+        with suppress(KafkaException), self._reports.refusals(self._producer, what):
+            self._producer.list_topics(self._topic, timeout=self._wait_s)
 
     async def close(self) -> None:
         """See `DeadLetters`."""

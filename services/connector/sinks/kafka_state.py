@@ -27,7 +27,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from sirocco.services.connector.sinks.blocks import MOVED_MS
 from sirocco.services.connector.sinks.errors import SinkStopped, TargetUnavailable
 from sirocco.services.connector.sinks.state import Saved
-from sirocco.transport.kafka_errors import LOGGER
+from sirocco.transport.kafka_errors import LOGGER, made
+from sirocco.transport.kafka_reports import KafkaReports
 from sirocco.transport.kafka_settings import KafkaSettings, client_config
 
 T = TypeVar("T")
@@ -161,9 +162,15 @@ class Transactions:
             return self._last(consumer, low, high)
 
     def _make_topic(self) -> None:
-        config = client_config(self._settings, "sirocco-sink-admin") | {"log_level": 0}
-        admin = AdminClient(config)
-        found = admin.list_topics(timeout=_CALL_S).topics.get(self._topic)
+        reports = KafkaReports(self._settings)
+        config: dict[str, Any] = client_config(self._settings, "sirocco-sink-admin") | {
+            "log_level": 0,
+            "error_cb": reports.note,
+        }
+        admin = made(lambda: AdminClient(config), "kafka")
+        # The first call of a client here: what is refused later is refused when it is opened anew.
+        with reports.refusals(admin, f"topic {self._topic}"):
+            found = admin.list_topics(timeout=_CALL_S).topics.get(self._topic)
         if found is None or not found.partitions:
             replication = self._settings.replication
             wanted = NewTopic(

@@ -27,7 +27,8 @@ from sirocco.services.connector.sources.records import Bad, Decoded
 from sirocco.services.connector.sources.registry_formats import Reader, open_reader
 from sirocco.services.connector.sources.schema_registry import RegistryAwayError
 from sirocco.telemetry.logging import event
-from sirocco.transport.kafka_errors import LOGGER
+from sirocco.transport.kafka_errors import LOGGER, made
+from sirocco.transport.kafka_reports import KafkaReports
 from sirocco.transport.kafka_settings import client_config
 
 logger = logging.getLogger(__name__)
@@ -133,15 +134,20 @@ class KafkaReader:
 
         Raises:
             KafkaException: The brokers do not answer, or a topic does not exist yet.
+            AccessRefused: They refuse the password, or nobody here trusts them.
+            TransportError: The client takes no such settings.
         """
         settings = self._settings
         self._reader = open_reader(settings)
-        consumer = self._consumer = Consumer(_consumer_config(settings), logger=LOGGER)
+        reports = KafkaReports(settings.kafka)
+        config = _consumer_config(settings) | {"error_cb": reports.note}
+        consumer = self._consumer = made(lambda: Consumer(config, logger=LOGGER), "kafka")
         wanted = list(settings.topics)
         if settings.dead_letters is not None:
             wanted.append(settings.dead_letters)
         for topic in wanted:
-            found = consumer.list_topics(topic, timeout=_CALL_S).topics[topic]
+            with reports.refusals(consumer, f"topic {topic}"):
+                found = consumer.list_topics(topic, timeout=_CALL_S).topics[topic]
             if found.error is not None:
                 raise KafkaException(
                     KafkaError(found.error.code(), f"topic {topic}: {found.error.str()}")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from sirocco.transport.errors import LogFull, TransportUnavailable
+from sirocco.transport.errors import AccessRefused, LogFull, TransportUnavailable
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def retried(
     ending: threading.Event | None = None,
     pause_ms: float = RETRY_MS_MIN,
 ) -> T:
-    """Retries an action that the log or the store refused for the moment.
+    """Retries an action that the log or the store refused for the moment, and only for that.
 
     Args:
         action: what is tried.
@@ -49,6 +49,8 @@ def retried(
     for attempt in range(RETRIES_MAX):
         try:
             return action()
+        except AccessRefused:
+            raise
         except (TransportUnavailable, LogFull):
             pause_s = random.uniform(0.5, 1.5) * pause_ms / 1_000
             if attempt == RETRIES_MAX - 1 or waiting.wait(pause_s):

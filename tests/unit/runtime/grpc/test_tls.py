@@ -9,7 +9,7 @@ import pytest
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.grpc.tls import Tls, TlsFiles
-from tests.end_to_end.certificates import Authority
+from tests.support.certificates import Authority
 
 
 @pytest.fixture

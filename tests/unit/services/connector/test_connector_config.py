@@ -8,6 +8,7 @@ import pytest
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.services.connector.config import CONFIG_BYTES_MAX, load_config, read_config
+from sirocco.services.connector.kafka_connection import read_kafka
 from sirocco.services.connector.sections import Section
 
 
@@ -105,3 +106,12 @@ def test_a_section_reads_types_and_ranges_and_refuses_the_rest() -> None:
         with pytest.raises(InvalidArgument) as caught:
             read()
         assert caught.value.field == field
+
+
+@pytest.mark.parametrize("member", ["ca", "certificate", "key"])
+def test_a_file_of_kafkas_security_is_looked_at_before_the_start(member: str) -> None:
+    security = dict.fromkeys(("ca", "certificate", "key"), __file__) | {member: "/nowhere"}
+    section = Section({"bootstrap": "h:1", "security": security}, "sources.x")
+    with pytest.raises(InvalidArgument, match="/nowhere: No such file") as caught:
+        read_kafka(section)
+    assert caught.value.field == f"sources.x.security.{member}"
