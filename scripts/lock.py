@@ -29,7 +29,7 @@ ENGINE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LEVELS = {
     "run": ("geo", "demo", "gateway", "connect", "otel"),
     "dev": ("geo", "demo", "gateway", "connect", "otel", "dev"),
-    "test": ("geo", "demo", "gateway", "connect", "otel", "dev", "spark"),
+    "test": ("geo", "demo", "gateway", "connect", "otel", "dev", "tables", "spark"),
 }
 # What generates the client's code is of the oldest grpcio that it promises.
 GENERATOR = "grpcio-tools"

@@ -13,7 +13,7 @@ from sirocco_api.v1.search_service_pb2 import SearchResponse
 from sirocco_client.errors import Internal, SiroccoError
 from sirocco_client.objects.object import Object
 from sirocco_client.objects.object_rows import ObjectRows
-from sirocco_client.objects.tables import arrow_table, pandas_frame
+from sirocco_client.objects.tables import arrow_table, geopandas_frame, pandas_frame
 from sirocco_client.queries.query import KnnQuery, Query, RangeQuery, RankedQuery
 
 Value = TypeVar("Value")
@@ -189,12 +189,20 @@ class SearchAnswer:
 
         Columns are `id`, `lon`, `lat`, `text`, `ts` and `arrival` (in UTC), `distance_m` (knn),
         `score` (ranked) and the attributes; `term` and `objects` (terms).
-        `GeoDataFrame.from_features(answer.to_geojson())` makes a table of geopandas.
 
         Raises:
             FailedPrecondition: pandas is not installed (`sirocco-client[pandas]`).
         """
         return pandas_frame(self)
+
+    def to_geopandas(self) -> Any:
+        """Returns the answer as a `geopandas.GeoDataFrame`: `to_pandas`, and `geometry` in WGS 84.
+
+        Raises:
+            FailedPrecondition: geopandas is not installed (`sirocco-client[geopandas]`), or the
+                answer holds terms.
+        """
+        return geopandas_frame(self)
 
     @cached_property
     def _order(self) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""Answers of searches as tables of pyarrow and pandas."""
+"""Answers of searches as tables of pyarrow, pandas and geopandas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from sirocco_client.base.libraries import load
+from sirocco_client.errors import FailedPrecondition
 from sirocco_client.objects.object import Object
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,6 +107,16 @@ def pandas_frame(answer: Answer) -> Any:
     for name in frame.columns.intersection(["ts", "arrival"]):
         frame[name] = pandas.to_datetime(frame[name], utc=True).astype("datetime64[ms, UTC]")
     return frame
+
+
+def geopandas_frame(answer: Answer) -> Any:
+    """Returns a `geopandas.GeoDataFrame`; an attribute `geometry` gets an underscore."""
+    if answer.terms:
+        raise FailedPrecondition("an answer of terms has no places")
+    geopandas = load("geopandas", extra="geopandas")
+    frame = pandas_frame(answer).rename(columns={"geometry": "geometry_"})
+    places = geopandas.points_from_xy(frame["lon"], frame["lat"])
+    return geopandas.GeoDataFrame(frame, geometry=places, crs="EPSG:4326")
 
 
 def _moment(time_ms: int) -> datetime | None:

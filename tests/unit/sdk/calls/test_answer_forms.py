@@ -1,4 +1,4 @@
-"""Answers as GeoJSON, Arrow and pandas; times as datetimes; searches without id and mode."""
+"""Answers as GeoJSON and as tables; times as datetimes; searches without id and mode."""
 
 from __future__ import annotations
 
@@ -108,12 +108,44 @@ def test_an_answer_is_a_frame_of_pandas() -> None:
     assert len(answer(RangeQuery(), [], []).to_pandas()) == 0
 
 
+def test_an_answer_is_a_frame_of_geopandas() -> None:
+    geopandas = pytest.importorskip("geopandas")
+    frame = NEAREST.to_geopandas()
+    assert isinstance(frame, geopandas.GeoDataFrame)
+    assert frame.crs.to_epsg() == 4326
+    assert [(point.x, point.y) for point in frame.geometry] == [(1.5, 2.5), (-1.5, 2.5), (0, 0)]
+    # Ids, times and attributes are those of pandas.
+    assert frame.drop(columns="geometry").equals(NEAREST.to_pandas())
+    # It is a map's frame: what lies in a rectangle, metres of a projection, GeoJSON.
+    assert frame.cx[-2:-1, 2:3]["id"].tolist() == [2]
+    metres = frame.to_crs(3857).geometry
+    assert metres.x.tolist() == pytest.approx([166_979.24, -166_979.24, 0], abs=0.01)
+    written = json.loads(frame[["id", "geometry"]].to_json())
+    assert written["features"][0]["geometry"]["coordinates"] == [1.5, 2.5]
+    empty = answer(RangeQuery(), [], []).to_geopandas()
+    assert (len(empty), empty.crs.to_epsg()) == (0, 4326)
+
+
+def test_an_attribute_is_no_geometry_and_terms_have_none() -> None:
+    pytest.importorskip("geopandas")
+    shaped = {"id": 1, "lon": 1.0, "lat": 2.0, "geometry": "round"}
+    frame = answer(RangeQuery(), [shaped], []).to_geopandas()
+    assert frame["geometry_"].tolist() == ["round"]
+    assert frame.geometry[0].wkt == "POINT (1 2)"
+    with pytest.raises(FailedPrecondition, match="has no places"):
+        TERMS.to_geopandas()
+
+
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: Any) -> None:
     def missing(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    for make, extra in ((NEAREST.to_arrow, "arrow"), (NEAREST.to_pandas, "pandas")):
+    for make, extra in (
+        (NEAREST.to_arrow, "arrow"),
+        (NEAREST.to_pandas, "pandas"),
+        (NEAREST.to_geopandas, "geopandas"),
+    ):
         with pytest.raises(FailedPrecondition, match=rf"sirocco-client\[{extra}\]"):
             make()
 
