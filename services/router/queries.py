@@ -30,6 +30,7 @@ from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
+from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.services.router.changes.bulk_calls import (
     Answer,
     Request,
@@ -37,6 +38,7 @@ from sirocco.services.router.changes.bulk_calls import (
     check_count,
     written_results,
 )
+from sirocco.services.router.changes.change_rates import ChangeRates
 from sirocco.services.router.changes.column_rows import plain_rows, removal_rows
 from sirocco.services.router.changes.query_changes import QueryChanges
 from sirocco.services.router.changes.query_checks import QueryChecks, lifetime_of
@@ -80,6 +82,8 @@ class QueryFront(QueryServiceServicer):
         pool: WorkPool | None = None,
         times: FrontTimes = TIMES,
         tenant_steps: float | None = None,
+        tenant_change_bytes: float | None = None,
+        routing: Callable[[], RoutingArrays | None] = lambda: None,
     ) -> None:
         self._times = times
         self._owners = owners
@@ -87,7 +91,8 @@ class QueryFront(QueryServiceServicer):
         figures = figures or TenantFigures(metrics)
         tenants = TenantRoom(owners, partitions, figures, times, tenant_steps)
         self._checks = QueryChecks(self._pool, retention_ms, store=store)
-        self._changes = QueryChanges(owners, partitions, tenants, self._pool, metrics)
+        rates = ChangeRates(routing, figures, times, tenant_change_bytes)
+        self._changes = QueryChanges(owners, partitions, tenants, rates, self._pool, metrics)
         self._streams = Shares("bulk calls", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._lists = Shares("lists", LISTS_MAX, LISTS_EACH_MAX, LISTS_RETRY_MS)
         self._partitions = partitions

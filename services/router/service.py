@@ -90,6 +90,8 @@ class RouterService(Service):
             figures=figures,
             pool=self._pool,
             tenant_steps=settings.tenant_steps,
+            tenant_change_bytes=settings.tenant_change_bytes,
+            routing=lambda: self.machine.intake.routing,
         )
         self._owner_back = OwnerBack(self.worker, stored, tenants, self._pool)
         self._arrivals = ArrivalBack(self.machine.intake)

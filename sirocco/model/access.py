@@ -50,6 +50,8 @@ class Limits:
         streams, searches: open subscriptions and running searches at a time, at each merger.
         steps_per_s: of standing terms and ranked queries, in the whole cluster
             (`step_load.step_load`); None: as many as the cluster's settings say.
+        change_bytes_per_s: that changes of queries append to all slots together, through each
+            router; None: as many as the cluster's settings say.
     """
 
     queries: int | None = None
@@ -59,6 +61,7 @@ class Limits:
     searches: int | None = None
     query_bytes: int | None = None
     steps_per_s: float | None = None
+    change_bytes_per_s: float | None = None
 
 
 UNLIMITED = Limits()
@@ -253,7 +256,7 @@ def _read_grant(members: Mapping[str, Any]) -> tuple[str, Grant]:
 def _read_limits(members: Mapping[str, Any]) -> tuple[str, Limits]:
     counts, rates = (
         ("queries", "query_bytes", "streams", "searches"),
-        ("objects_per_s", "bytes_per_s", "steps_per_s"),
+        ("objects_per_s", "bytes_per_s", "steps_per_s", "change_bytes_per_s"),
     )
     _refuse_unknown(members, {"tenant", *counts, *rates})
     given: dict[str, Any] = {name: _read_count(members, name) for name in counts}

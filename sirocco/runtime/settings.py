@@ -101,6 +101,9 @@ class ClusterSettings:
         reflection: show the contract of the services for clients at their ports.
         tenant_steps: load of the steps of a tenant's standing queries (`step_load`), where the file
             of tokens does not say otherwise.
+        tenant_change_bytes: bytes a second that changes of a tenant's queries append to slots
+            through each router (`change_bytes_per_s`), likewise. A router that does nothing else
+            makes some 200 MiB of such records a second.
     """
 
     cluster: str = "sirocco"
@@ -127,6 +130,7 @@ class ClusterSettings:
     edge: EdgeLimits = EDGE
     reflection: bool = False
     tenant_steps: float = 1_000.0
+    tenant_change_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for settings that contradict each other."""
@@ -307,6 +311,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         ),
         reflection=read.switch("SIROCCO_REFLECTION", DEFAULTS.reflection),
         tenant_steps=read.number("SIROCCO_TENANT_STEPS", DEFAULTS.tenant_steps, 0, 1e9),
+        tenant_change_bytes=read.integer(
+            "SIROCCO_TENANT_CHANGE_BYTES", DEFAULTS.tenant_change_bytes, 1 << 40
+        ),
     )
     redis, redis_ca = _redis(read)
     return ProcessSettings(

@@ -60,6 +60,7 @@ ENVIRONMENT = frozenset(
             "CALLS",
             "TENANT_CALLS",
             "TENANT_STEPS",
+            "TENANT_CHANGE_BYTES",
             "MESSAGE_MEMORY",
             "TENANT_MESSAGE_MEMORY",
             "REFLECTION",

@@ -63,6 +63,7 @@ def defaults() -> dict[str, Any]:
         "edge.calls": cluster.edge.calls,
         "edge.tenantCalls": cluster.edge.tenant_calls,
         "edge.tenantSteps": cluster.tenant_steps,
+        "edge.tenantChangeBytes": cluster.tenant_change_bytes,
         "edge.messageMemory": cluster.edge.budget_bytes,
         "edge.tenantMessageMemory": cluster.edge.tenant_budget_bytes,
     }

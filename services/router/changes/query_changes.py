@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from sirocco.model.errors import SiroccoError
+from sirocco.model.errors import ResourceExhausted, SiroccoError
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.effects import (
     ChangeRequest,
@@ -22,6 +22,7 @@ from sirocco.protocol.contract.effects import (
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.services.router.changes.change_rates import ChangeRates, change_bytes
 from sirocco.services.router.changes.column_rows import ColumnRows, Queries
 from sirocco.services.router.changes.tenant_room import TenantRoom
 from sirocco.services.router.owners import Owners
@@ -39,6 +40,7 @@ class QueryChanges:
         owners: Owners,
         partitions: int,
         tenants: TenantRoom,
+        rates: ChangeRates,
         pool: WorkPool,
         metrics: RouterMetrics,
     ) -> None:
@@ -46,6 +48,7 @@ class QueryChanges:
         self._owners = owners
         self._partitions = partitions
         self._tenants = tenants
+        self._rates = rates
         self._pool = pool
         self._metrics = metrics
 
@@ -57,6 +60,7 @@ class QueryChanges:
             async with self._tenants.room(client, [(0, change)]) as refused:
                 for error in refused.values():
                     raise error
+                await self._wait_for_room(change, client)
                 (outcome,) = await self._owners.apply(self._partition_of(change), [change])
         self._count(change.action, [outcome])
         if outcome.error is not None:
@@ -68,19 +72,20 @@ class QueryChanges:
     ) -> list[Outcome]:
         """Applies the changes of a bulk request, grouped by owner."""
         outcomes: list[Outcome | None] = [None] * len(rows)
-        changes: _Changes = {}
+        good: list[tuple[int, ChangeRequest]] = []
         for row, change in enumerate(rows):
             if isinstance(change, SiroccoError):
                 outcomes[row] = Outcome(NO_REVISION, change)
-                continue
-            changes.setdefault(self._partition_of(change), []).append((row, change))
+            else:
+                good.append((row, change))
+        changes = self._grouped(good)
         if action == "unregister":
             await self._put_outcomes(changes, outcomes)
         else:
             async with self._tenants.room(
                 client, [each for some in changes.values() for each in some]
             ) as refused:
-                await self._put_outcomes(_without(changes, refused), outcomes)
+                await self._put_in_time(_without(changes, refused), outcomes, client)
             for row, error in refused.items():
                 outcomes[row] = Outcome(NO_REVISION, error)
         every = [outcome for outcome in outcomes if outcome is not None]
@@ -122,6 +127,51 @@ class QueryChanges:
         await asyncio.gather(*(decide(*each) for each in of_partitions.items()), decide_others())
         return outcomes
 
+    async def _wait_for_room(self, change: ChangeRequest, client: Caller) -> None:
+        """Waits until the caller's tenant may append a change to slots.
+
+        Raises:
+            ResourceExhausted: That would take too long.
+        """
+        query = change.query
+        if query is None or self._rates.limit_of(client) is None:
+            return
+        end_ms = self._rates.deadline_ms()
+        for *_, size in self._rates.parts(
+            client, [query], [change_bytes(query, change.subscriber)]
+        ):
+            await self._rates.room(client, size, end_ms)
+
+    async def _put_in_time(
+        self, changes: _Changes, outcomes: list[Outcome | None], client: Caller
+    ) -> None:
+        """As `_put_outcomes`, in parts for which the caller's tenant has room."""
+        if self._rates.limit_of(client) is None:
+            await self._put_outcomes(changes, outcomes)
+            return
+        rows = [each for some in changes.values() for each in some]
+        # Elsewhere, as a long one takes a millisecond.
+        sizes = await self._pool.map(_bytes_of, rows)
+        queries = [change.query for _, change in rows if change.query is not None]
+        end_ms = self._rates.deadline_ms()
+        for begin, end, size in self._rates.parts(client, queries, sizes):
+            part = rows[begin:end]
+            try:
+                await self._rates.room(client, size, end_ms)
+            except ResourceExhausted as error:
+                for row, _ in part:
+                    outcomes[row] = Outcome(NO_REVISION, error)
+                continue
+            is_all = len(part) == len(rows)
+            await self._put_outcomes(changes if is_all else self._grouped(part), outcomes)
+
+    def _grouped(self, rows: Iterable[tuple[int, ChangeRequest]]) -> _Changes:
+        """Returns changes by the registry partition of their queries."""
+        changes: _Changes = {}
+        for row, change in rows:
+            changes.setdefault(self._partition_of(change), []).append((row, change))
+        return changes
+
     async def _put_outcomes(self, changes: _Changes, outcomes: list[Outcome | None]) -> None:
         """Has the owners apply changes, and sets the outcomes of their rows."""
 
@@ -142,6 +192,12 @@ class QueryChanges:
         names["ok"] = len(outcomes) - len(errors)
         for name, count in names.items():
             self._metrics.query_changes.labels(action=action, outcome=name).inc(count)
+
+
+def _bytes_of(each: tuple[int, ChangeRequest]) -> tuple[int, int]:
+    _, change = each
+    assert change.query is not None
+    return change_bytes(change.query, change.subscriber)
 
 
 def _without(changes: _Changes, refused: Container[int]) -> _Changes:

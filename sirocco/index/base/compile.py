@@ -74,12 +74,7 @@ def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> Query
     shapes = np.full(len(queries), SHAPE_BOX, np.uint8)
     for row, query in enumerate(queries):
         region = region_of(query)
-        if region is None:
-            boxes.flat.append(WORLD)
-        elif isinstance(region, Rectangle):
-            boxes.flat.extend(region.box_rows())
-        else:
-            boxes.flat.extend(region.boxes().tolist())
+        boxes.flat.extend(box_rows_of(region))
         boxes.close()
         if isinstance(region, Circle):
             shapes[row] = SHAPE_CIRCLE
@@ -126,6 +121,13 @@ def region_of(query: Query) -> Region | None:
     if isinstance(query, RankedQuery):
         return Circle(query.lon, query.lat, query.radius_m)
     return None if isinstance(query, KnnQuery) else query.region
+
+
+def box_rows_of(region: Region | None) -> Sequence[Sequence[float]]:
+    """Returns the boxes that cover a region, None for the whole world: west, south, east, north."""
+    if region is None:
+        return (WORLD,)
+    return region.box_rows() if isinstance(region, Rectangle) else region.boxes().tolist()
 
 
 def _conjunctions_of(query: Query) -> Sequence[Conjunction]:
