@@ -89,7 +89,7 @@ class QueryFront(QueryServiceServicer):
         self._owners = owners
         self._pool = pool or WorkPool("queries")
         figures = figures or TenantFigures(metrics)
-        tenants = TenantRoom(owners, partitions, figures, times, tenant_steps)
+        tenants = TenantRoom(owners, partitions, figures, times, self._pool, tenant_steps)
         self._checks = QueryChecks(self._pool, retention_ms, store=store)
         rates = ChangeRates(routing, figures, times, tenant_change_bytes)
         self._changes = QueryChanges(owners, partitions, tenants, rates, self._pool, metrics)
