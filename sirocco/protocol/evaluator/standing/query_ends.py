@@ -104,7 +104,8 @@ class QueryEndings:
             expires_ms = int(message.rows.expires_ms[row])
             if message.reports_end[row] and expires_ms != NEVER_MS:
                 place = message.registry_partition, int(message.revisions[row])
-                self._put(int(handles[row]), QueryEnd(expires_ms, place, *names[row]))
+                if place not in self._reported:
+                    self._put(int(handles[row]), QueryEnd(expires_ms, place, *names[row]))
 
     def _put(self, handle: int, end: QueryEnd) -> None:
         self._known[handle] = end
@@ -138,6 +139,9 @@ class QueryEndings:
     def registry_ends(self, message: Installed, floor: int) -> list[QueryEnd]:
         """Returns the ends reported by the registry for the first time.
 
+        A version may still be here: where its successor's record was refused and this one was not.
+        Its lifetime is awaited no more: mergers forget a version that all slots have reported.
+
         Args:
             message: of the registry's owner.
             floor: all of its changes below have been here.
@@ -149,11 +153,17 @@ class QueryEndings:
         columns = zip(
             ended.revisions.tolist(), ended.by.tolist(), ended.has_expired.tolist(), strict=True
         )
-        for (revision, by, has_expired), names in zip(columns, _pairs(ended.names), strict=True):
-            if by < floor or (partition, revision) in self._reported:
+        handles = ended.names.handles.tolist()
+        for (revision, by, has_expired), handle, names in zip(
+            columns, handles, _pairs(ended.names), strict=True
+        ):
+            place = partition, revision
+            if handle in self._known and self._known[handle].place == place:
+                del self._known[handle]
+            if by < floor or place in self._reported:
                 continue
-            self._reported[partition, revision] = by
-            found.append(QueryEnd(NEVER_MS, (partition, revision), *names, has_expired))
+            self._reported[place] = by
+            found.append(QueryEnd(NEVER_MS, place, *names, has_expired))
         return found
 
     def forget(self, partition: int, floor: int) -> None:

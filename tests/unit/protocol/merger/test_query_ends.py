@@ -185,6 +185,20 @@ def test_an_end_from_the_registry_is_reported_once(is_taken_over: bool) -> None:
     assert not slot.queries.endings._reported
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_version_that_the_registry_has_ended_expires_no_more(
+    is_late: bool, is_taken_over: bool
+) -> None:
+    """The record of its successor was refused, or its own came again after its end."""
+    slot = opened()
+    own, end = installed(5, asking(ttl="1s")), ended(End("q", "s", 5, 9, has_expired=True))
+    records = [end, own] if is_late else [own, end]
+    assert overs(slot, list(enumerate(records))) == [(PLACE, NEVER_MS)]
+    slot = taken_over(slot) if is_taken_over else slot
+    assert overs(slot, [(2, objects_at(0, 1_500))]) == []
+
+
 # --- a merger
 
 
