@@ -45,6 +45,10 @@ register_url_convertor("name", _NameConvertor())
 # OpenTelemetry in a browser sends them.
 TRACE_HEADERS = ("traceparent", "tracestate")
 
+# What is written of an answer at once: the rest waits here instead of in the connection's buffer,
+# for a client that reads nothing of pages of a megabyte.
+_PIECE_BYTES = 1 << 16
+
 _STREAM = "/v1/subscribers/{name:name}/notifications"
 
 
@@ -76,6 +80,7 @@ def make_app(front: Front) -> FastAPI:
             allow_headers=["authorization", "content-type", "last-event-id", *TRACE_HEADERS],
             expose_headers=["retry-after"],
         )
+    app.add_middleware(_InPieces)
     app.add_middleware(_Readable)
     app.add_middleware(_Measured, front=front)
     return app
@@ -121,6 +126,29 @@ def _add_pages(app: FastAPI, front: Front) -> None:
     app.add_api_route("/readyz", readyz, include_in_schema=False)
     for path, page in pages.all_pages().items():
         app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+class _InPieces:
+    """Writes answers a piece at a time, as their clients read them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+
+        async def cut(message: Message) -> None:
+            body = message.get("body", b"")
+            if message["type"] != "http.response.body" or len(body) <= _PIECE_BYTES:
+                await send(message)
+                return
+            last = len(body) - _PIECE_BYTES
+            for begin in range(0, len(body), _PIECE_BYTES):
+                more = begin < last or message.get("more_body", False)
+                piece = body[begin : begin + _PIECE_BYTES]
+                await send({**message, "body": piece, "more_body": more})
+
+        await self._app(scope, receive, cut)
 
 
 class _Readable:

@@ -91,6 +91,9 @@ class _BoundedHttp(HttpToolsProtocol):
         self._is_draining = False
         self._timer: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        # The request that is answered; the server itself knows only the last one that has come.
+        self._answered: Any = None
         self.app_state = {**self.app_state, TRANSPORT: transport}
         super().connection_made(transport)
         self._peer = self.shared.take(transport, self.client)
@@ -98,11 +101,43 @@ class _BoundedHttp(HttpToolsProtocol):
             self._await(self.shared.limits.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gives the place back."""
+        """Gives the place back, and tells the request that is answered.
+
+        The server tells the last one alone: a stream with a request behind it would never end.
+        """
         self._release()
         if self._end is not None:
             self._end.cancel()
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def pause_writing(self) -> None:
+        """Begins the time for a client to read, whichever answer it leaves unread."""
+        super().pause_writing()
+        # Later than the answers that end themselves, and count it.
+        limits = self.shared.limits
+        self._unread = self.loop.call_later(limits.unread_s + limits.linger_s, self._end_unread)
+
+    def resume_writing(self) -> None:
+        """Ends the time for a client to read."""
+        super().resume_writing()
+        self._end_unread_timer()
+
+    def _end_unread(self) -> None:
+        if not self.transport.is_closing():
+            self.shared.count_refused("unread")
+        self.transport.abort()
+
+    def _end_unread_timer(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         """Counts what arrives of a head, and hands all on."""
@@ -186,7 +221,16 @@ class _BoundedHttp(HttpToolsProtocol):
         self._await(self.shared.limits.idle_s)
 
     def handle_websocket_upgrade(self) -> None:
-        """Leaves the connection to its stream, which has a place of its own."""
+        """Leaves the connection to its stream, which has a place of its own.
+
+        What is still answered would not learn of the end of the connection, and a socket not that
+        its client leaves answers before it unread.
+        """
+        is_answered = self._answered is not None and not self._answered.response_complete
+        if is_answered or self.pipeline or self.flow.write_paused:
+            self.shared.count_refused("calls")
+            self.transport.abort()
+            return
         self._end_timer()
         self._release()
         super().handle_websocket_upgrade()
@@ -231,6 +275,7 @@ class _BoundedHttp(HttpToolsProtocol):
 
     def _release(self) -> None:
         self._end_timer()
+        self._end_unread_timer()
         if self._peer:
             self.shared.places.give_back("", peer=self._peer)
             self._peer = ""

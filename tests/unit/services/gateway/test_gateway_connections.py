@@ -78,6 +78,8 @@ class Opened:
         self.refused: list[str] = []
         self.shared = Connections(replace(LIMITS, **limits), self.refused.append)
         self.answers = answers
+        # Requests that have learnt of the end of their connection.
+        self.told = 0
         http, websocket = self.shared.protocols()
         config = uvicorn.Config(
             self.application, http=http, ws=websocket, lifespan="off", interface="asgi3"
@@ -101,12 +103,20 @@ class Opened:
                 pass
             return
         if not self.answers:
-            await asyncio.Event().wait()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self.told += 1
+            return
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"answer"})
 
     async def receives(self, data: bytes) -> None:
         self.transport.protocol.data_received(data)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    async def ends(self) -> None:
+        self.protocol.connection_lost(None)
         for _ in range(100):
             await asyncio.sleep(0)
 
@@ -170,6 +180,56 @@ async def test_few_requests_wait_behind_one_that_is_answered() -> None:
     assert opened.refused == ["calls"]
     assert len(opened.protocol.pipeline) <= 16
     assert not opened.transport.written
+
+
+@on_loop
+async def test_a_stream_with_requests_behind_it_ends_with_its_connection() -> None:
+    """The server told the last request alone: the stream kept its place for ever."""
+    opened = Opened(answers=False)
+    await opened.receives((HEAD + b"\r\n") * 3)
+    await opened.ends()
+    assert opened.told == 1
+
+
+@pytest.mark.parametrize("answers", [False, True])
+@on_loop
+async def test_a_socket_does_not_begin_behind_an_answer(answers: bool) -> None:
+    """The answer did not learn of the end, and the socket not that nobody reads."""
+    opened = Opened(answers=answers)
+    await opened.receives(HEAD + b"\r\n")
+    if answers:
+        opened.protocol.pause_writing()
+    await opened.receives(UPGRADE)
+    assert opened.transport.is_aborted
+    assert opened.refused == ["calls"]
+    assert opened.transport.protocol is opened.protocol
+    await opened.ends()
+    assert opened.told == (0 if answers else 1)
+
+
+@on_loop
+async def test_answers_that_nobody_reads_end_the_connection() -> None:
+    """The request behind an unread answer waited for its client for ever."""
+    opened = Opened(unread_s=0.01, linger_s=0.01)
+    await opened.receives(HEAD + b"\r\n")
+    opened.protocol.pause_writing()
+    await opened.receives(HEAD + b"\r\n")
+    assert not opened.transport.is_aborted
+    try:
+        await until(lambda: opened.transport.is_aborted)
+    finally:
+        await opened.ends()
+    assert opened.refused == ["unread"]
+
+
+@on_loop
+async def test_a_client_that_reads_keeps_its_connection() -> None:
+    opened = Opened(unread_s=0.0, linger_s=0.0)
+    opened.protocol.pause_writing()
+    opened.protocol.resume_writing()
+    await opened.receives(HEAD + b"\r\n")
+    assert opened.transport.written.count(b" 200 ") == 1
+    assert not opened.transport.is_aborted
 
 
 @pytest.mark.parametrize(

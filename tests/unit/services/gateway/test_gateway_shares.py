@@ -23,7 +23,9 @@ from sirocco_client.connection.channels import ChannelSettings
 from sirocco.model.errors import ResourceExhausted
 from sirocco.runtime.access.jwt_tokens import BUDGET
 from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.services.gateway import pages
 from sirocco.services.gateway.answers import LargeAnswer
+from sirocco.services.gateway.app import make_app
 from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
@@ -484,3 +486,27 @@ def test_answers_of_one_list_share_their_bounds() -> None:
         assert front.bodies.memory.held == 0
 
     asyncio.run(run())
+
+
+def test_answers_are_written_a_piece_at_a_time() -> None:
+    """A page of a megabyte was all in the connection's buffer, for clients that read nothing."""
+    paths = [path for path in pages.all_pages() if path.endswith(".js")]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def ask() -> None:
+        app = make_app(front_of())
+        for path in paths:
+            scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode()}
+            await app({**scope, "query_string": b"", "headers": []}, receive, send)
+
+    asyncio.run(ask())
+    bodies = [one for one in sent if one["type"] == "http.response.body"]
+    assert max(len(one["body"]) for one in bodies) <= 1 << 16
+    assert sum(len(one["body"]) for one in bodies) > 1 << 20
+    assert [one.get("more_body", False) for one in bodies].count(False) == len(paths)
