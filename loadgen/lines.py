@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,6 +42,9 @@ from sirocco.runtime.process.gzip_files import DAMAGES, LINE_BYTES_MAX, cut_line
 T = TypeVar("T")
 
 _FIXED = ("id", "lon", "lat", "ts", "text")
+
+# `orjson` writes a number that is not finite as null; this refuses it.
+_write_finite = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +316,12 @@ def _attributes_of(members: list[Any]) -> tuple[Bytes, Offsets]:
     if any(one.count(b"[") + one.count(b"{") > DEFAULT_LIMITS.attribute_depth for one in dumped):
         # It may be nested too deeply.
         raise _NotPlainError
+    nulls = [other for other, one in zip(others, dumped, strict=True) if b"null" in one]
+    try:
+        # Formats other than JSON have numbers that are not finite, and `1e400` is one to others.
+        all(map(_write_finite, nulls))
+    except ValueError:
+        raise _NotPlainError from None
     return pack_bytes(dumped)
 
 

@@ -10,6 +10,7 @@ import base64
 import datetime
 import decimal
 import io
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -407,7 +408,12 @@ def _unreadable(reason: str) -> DecodeError:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Returns a value as JSON has it: times as epoch ms, decimals as numbers, bytes in base 64."""
+    """Returns a value as JSON has it: times as epoch ms, decimals as numbers, bytes in base 64.
+
+    What is not a number is missing, as in tables.
+    """
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if depth > _VALUE_DEPTH_MAX:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import math
 import random
 from contextlib import suppress
 from typing import Any
@@ -324,11 +325,8 @@ def test_files_that_are_none_or_lack_one_are_refused() -> None:
 
 def test_values_without_a_form_in_json_get_one() -> None:
     day = datetime.date(2026, 1, 2)
-    assert plain({"d": day, "t": datetime.time(3, 4), "l": (1, None)}) == {
-        "d": "2026-01-02",
-        "t": "03:04:00",
-        "l": [1, None],
-    }
+    members = {"d": day, "t": datetime.time(3, 4), "l": (1, None), "x": math.nan}
+    assert plain(members) == {"d": "2026-01-02", "t": "03:04:00", "l": [1, None], "x": None}
     assert plain(datetime.datetime(1970, 1, 1, 0, 0, 1)) == 1_000
 
 

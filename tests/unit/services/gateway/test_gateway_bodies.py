@@ -19,6 +19,7 @@ from sirocco.loadgen.lines import ReadBatch, read_members
 from sirocco.services.gateway import object_formats
 from sirocco.services.gateway.bodies import _Packed
 from sirocco.services.gateway.object_formats import read_body
+from sirocco.services.gateway.problems import PayloadTooLarge
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
 from tests.support.waiting import eventually
@@ -268,6 +269,31 @@ def test_errors_of_bad_lines_are_kept_up_to_the_bound() -> None:
     found = read_body(body, "application/x-ndjson", replace(LIMITS, errors=10), {})
     assert (len(found.lines), found.bad_count) == (1, 5_000)
     assert [line for line, _ in found.bad] == list(range(2, 12))
+
+
+@pytest.mark.parametrize("media_type", ["application/x-ndjson", "text/csv"])
+def test_blank_lines_are_bounded(media_type: str) -> None:
+    """16 kB of a packed body had 16 million of them, ten seconds of a thread."""
+    head = b"id,lon,lat\n" if media_type == "text/csv" else b""
+    with pytest.raises(PayloadTooLarge, match="more than 500 lines"):
+        read_body(head + b"\n" * 501, media_type, replace(LIMITS, objects=100), {})
+    assert read_body(head + b"\n" * 490, media_type, replace(LIMITS, objects=100), {}).lines == []
+
+
+@pytest.mark.parametrize("value", [b"1e400", b"-1e400", b"[1e400]", b'{"b": 1e400}'])
+@pytest.mark.parametrize("media_type", ["application/x-ndjson", "application/geo+json"])
+def test_numbers_beyond_64_bits_are_refused_in_all_formats(media_type: str, value: bytes) -> None:
+    """In GeoJSON, an attribute was null instead."""
+    body = b'{"id": 1, "lon": 1, "lat": 1, "a": %s}' % value
+    if media_type == "application/geo+json":
+        body = (
+            b'{"type": "Feature", "id": 1, "geometry": {"type": "Point", "coordinates": [1, 1]},'
+            b'"properties": {"a": %s}}' % value
+        )
+    found = read_body(body, media_type, LIMITS, {})
+    assert (found.lines, found.bad_count) == ([], 1)
+    nothing = body.replace(value, b"null")
+    assert read_body(nothing, media_type, LIMITS, {}).lines == [1]
 
 
 def test_a_slow_body_ends_in_time_and_frees_its_memory(start: Start) -> None:

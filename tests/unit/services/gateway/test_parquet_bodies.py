@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -44,6 +45,16 @@ def test_rows_are_objects_and_bad_ones_are_numbered() -> None:
     assert found.lines == [*range(1, 151), *range(152, count + 1)]
     assert [(line, error.field) for line, error in found.bad] == [(151, "lon")]
     assert found.bad_count == 1
+
+
+@pytest.mark.parametrize("value", [math.inf, [-math.inf], {"b": math.inf}])
+def test_a_number_that_is_not_finite_is_refused_and_no_number_is_missing(value: Any) -> None:
+    """It was null instead, unless another row near it was bad."""
+    found = read(parquet(id=[1, 2], lon=[1.0, 1.0], lat=[1.0, 1.0], a=[value, None]))
+    assert found.lines == [2]
+    assert [error.message for _, error in found.bad] == ["must be finite"]
+    missing = read(parquet(id=[1], lon=[1.0], lat=[1.0], a=[math.nan]))
+    assert not len(missing.objects.attributes)
 
 
 def test_a_small_file_of_very_much_text_is_refused() -> None:
