@@ -24,6 +24,10 @@ REQUEST_S = 10.0
 # Open connections, each a thread: a scraper, some probes, a person or two, and as many again.
 CONNECTIONS_MAX = 32
 
+# The last part in so many is for hosts that have none: a process whose probes find no place is
+# ended.
+_OTHERS_PART = 8
+
 
 class _BoundedServer(ThreadingHTTPServer):
     """Takes a bounded number of connections, and each for a bounded time."""
@@ -39,19 +43,22 @@ class _BoundedServer(ThreadingHTTPServer):
         connections_max: int,
         request_s: float,
     ) -> None:
-        self._connections_max = connections_max
         self._request_s = request_s
         self._lock = threading.Lock()
-        # Connection → when it is ended.
-        self._open: dict[Any, float] = {}
+        self._connections_max = connections_max
+        # Connection → when it is ended, and its host.
+        self._open: dict[Any, tuple[float, str]] = {}
         super().__init__(address, handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether there is room for one more connection; otherwise it is closed."""
+        host = str(client_address[0])
         with self._lock:
-            if len(self._open) >= self._connections_max:
+            left = self._connections_max - len(self._open)
+            is_known = any(host == other for _, other in self._open.values())
+            if left <= (self._connections_max // _OTHERS_PART if is_known else 0):
                 return False
-            self._open[request] = time.monotonic() + self._request_s
+            self._open[request] = time.monotonic() + self._request_s, host
             return True
 
     def shutdown_request(self, request: Any) -> None:
@@ -64,7 +71,7 @@ class _BoundedServer(ThreadingHTTPServer):
         """Ends connections whose time is up; called several times a second."""
         now_s = time.monotonic()
         with self._lock:
-            late = [request for request, end_s in self._open.items() if end_s < now_s]
+            late = [request for request, (end_s, _) in self._open.items() if end_s < now_s]
         for request in late:
             # Its thread, which reads or writes, then gets an end of file.
             with suppress(OSError):

@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 class Health:
     """A health server and its reported state."""
 
-    def __init__(self, request_s: float = 0.3) -> None:
+    def __init__(self, request_s: float = 0.3, connections_max: int = 4) -> None:
         self.is_healthy = True
         self.server = HealthServer(
             "127.0.0.1",
@@ -30,7 +30,7 @@ class Health:
             is_healthy=lambda: self.is_healthy,
             is_ready=lambda: True,
             refresh=lambda: None,
-            connections_max=4,
+            connections_max=connections_max,
             request_s=request_s,
         )
 
@@ -87,6 +87,31 @@ def test_a_connection_beyond_the_cap_is_closed_at_once() -> None:
         eventually(lambda: not open_ones)
         assert health.get("/healthz") == 200
     finally:
+        health.server.stop()
+
+
+def test_one_host_leaves_connections_to_probes() -> None:
+    """With 32 idle ones it had all, and the process was ended for the probes that failed."""
+    health = Health(connections_max=32)
+    server = health.server._server
+    connections = [socket.socket() for _ in range(41)]
+    try:
+        taken = [
+            each
+            for number, each in enumerate(connections[:40])
+            if server.verify_request(each, ("10.0.0.1", number))
+        ]
+        assert len(taken) == 28
+        assert server.verify_request(connections[40], ("10.0.0.2", 1))
+        for each in taken[:2]:
+            server.shutdown_request(each)
+        assert [server.verify_request(each, ("10.0.0.1", 99)) for each in taken[:2]] == [
+            True,
+            False,
+        ]
+    finally:
+        for each in connections:
+            server.shutdown_request(each)
         health.server.stop()
 
 
