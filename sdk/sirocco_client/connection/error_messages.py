@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import DecodeError
 from sirocco_api.v1.errors_pb2 import Error
 
 from sirocco_client.errors import (
@@ -76,10 +77,14 @@ def error_from_wire(status: str, text: str, details: bytes | None) -> SiroccoErr
     Args:
         status: Name of the gRPC status code.
         text: Its message.
-        details: The serialised `sirocco.v1.Error`, None if there was none.
+        details: The serialised `sirocco.v1.Error`, None if there was none. What is none counts as
+            none: it may be a proxy's.
     """
     if details is not None:
-        return error_from_message(Error.FromString(details))
+        try:
+            return error_from_message(Error.FromString(details))
+        except DecodeError:
+            pass
     if status in _CONNECTION_CODES:
         return Unavailable(f"{text} ({status})")
     if status == "RESOURCE_EXHAUSTED" and "larger than max" in text:

@@ -102,7 +102,7 @@ class Backoff:
         pause_ms = min(self._retry.initial_ms * growth, self._retry.longest_ms)
         spread = self._retry.jitter * self._random()
         # The server's pause is the minimum; it names the same one to all clients that it refuses.
-        asked_ms = float(error.retry_after_ms or 0)
+        asked_ms = min(float(error.retry_after_ms or 0), PAUSE_MS_MAX)
         asked_ms += spread * min(asked_ms, self._retry.longest_ms)
         pause_s = max(pause_ms * (1 - spread), asked_ms) / 1_000
         if self._until_s is None:

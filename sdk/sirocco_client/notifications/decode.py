@@ -7,11 +7,11 @@ Matches of range queries are columns; lists of other queries are values (`told_l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 
@@ -19,6 +19,8 @@ from sirocco_client.errors import Internal
 from sirocco_client.notifications.list_changes import ListChange, check_lists, read_lists
 from sirocco_client.objects.object import Object
 from sirocco_client.objects.object_rows import ObjectRows, strings_of
+
+_Value = TypeVar("_Value")
 
 Change: TypeAlias = Literal["match", "enter", "inside", "exit"]
 
@@ -117,6 +119,10 @@ class NotificationBatch(ObjectRows):
         )
         shown = response.highlights
         sizes = {len(each) for each in (shown.matches, shown.starts, shown.ends, shown.terms)}
+        events = response.events
+        columns = {len(each) for each in (events.sessions, events.numbers, events.arrivals_ms)}
+        # Lists need none of objects that arrived long ago.
+        fits &= columns <= {8 * response.objects.count} or (columns == {0} and not matches.objects)
         if not fits or len(sizes) > 1 or len(shown.matches) % 4:
             raise Internal("columns of a response do not fit together")
         self._has_highlights = bool(shown.matches)
@@ -174,12 +180,16 @@ class NotificationBatch(ObjectRows):
         matches = self._response.matches
         if not matches.changes:
             return [None] * (len(matches.objects) // 4)
-        keys = [json.loads(spec).get("track") if spec else None for spec in self._specs]
-        objects = self.objects
-        return [
-            None if (key := keys[query]) is None else objects[row].attributes.get(key)
-            for row, query in zip(self.match_objects, self.match_queries, strict=True)
-        ]
+        try:
+            keys = [json.loads(spec).get("track") if spec else None for spec in self._specs]
+        except (ValueError, AttributeError):
+            raise Internal("a query of a response is damaged") from None
+        rows = zip(
+            _picked(self.objects, self.match_objects),
+            _picked(keys, self.match_queries),
+            strict=True,
+        )
+        return [None if key is None else one.attributes.get(key) for one, key in rows]
 
     @cached_property
     def match_highlights(self) -> dict[int, tuple[Highlight, ...]]:
@@ -202,7 +212,11 @@ class NotificationBatch(ObjectRows):
         if not self._list_count:
             return []
         cursors = [self.begin_cursor] * (self._list_count - 1) + [self.cursor]
-        return read_lists(self._response.lists, self.query_ids, self._specs, self.objects, cursors)
+        lists = self._response.lists
+        try:
+            return read_lists(lists, self.query_ids, self._specs, self.objects, cursors)
+        except (IndexError, ValueError, AttributeError):
+            raise Internal("rows of lists do not fit together") from None
 
     @property
     def _specs(self) -> Sequence[str]:
@@ -218,8 +232,8 @@ class NotificationBatch(ObjectRows):
     def pairs(self) -> Iterator[tuple[str, int | str]]:
         """Yields (query id, object id) of every match; the fastest way to read them."""
         return zip(
-            map(self.query_ids.__getitem__, self.match_queries),
-            map(self.object_ids.__getitem__, self.match_objects),
+            _picked(self.query_ids, self.match_queries),
+            _picked(self.object_ids, self.match_objects),
             strict=True,
         )
 
@@ -229,18 +243,20 @@ class NotificationBatch(ObjectRows):
         return chain(matches, self.lists) if self._list_count else matches
 
     def _matches(self) -> Iterator[Notification]:
-        objects, queries = self.objects, self.query_ids
         events = list(zip(self.sessions, self.numbers, strict=True))
-        arrivals_ms = self.arrivals_ms
         last = len(self) - 1
         shown = self.match_highlights if self._response.highlights.matches else None
-        rows = zip(self.match_objects, self.match_queries, strict=True)
-        for i, (row, query) in enumerate(rows):
+        found = zip(
+            _picked(self.query_ids, self.match_queries),
+            _picked(self.objects, self.match_objects),
+            _picked(events, self.match_objects),
+            _picked(self.arrivals_ms, self.match_objects),
+            strict=True,
+        )
+        for i, (query, one, event, arrival_ms) in enumerate(found):
             cursor = self.cursor if i == last else self.begin_cursor
             highlights = shown.get(i, ()) if shown else ()
-            yield Notification(
-                queries[query], objects[row], cursor, events[row], arrivals_ms[row], highlights
-            )
+            yield Notification(query, one, cursor, event, arrival_ms, highlights)
 
     def _changes(self) -> Iterator[Notification]:
         pairs = zip(self.match_changes, self.match_tracks, strict=True)
@@ -258,3 +274,15 @@ class NotificationBatch(ObjectRows):
                 change=change,
                 track=track,
             )
+
+
+def _picked(values: Sequence[_Value], rows: Iterable[int]) -> list[_Value]:
+    """Returns the values of some rows.
+
+    Raises:
+        Internal: There is no such row.
+    """
+    try:
+        return list(map(values.__getitem__, rows))
+    except IndexError:
+        raise Internal("rows of a response do not fit together") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
 import grpc
 import pytest
@@ -25,6 +26,7 @@ from sirocco_client.connection.error_messages import (
     error_from_message,
     error_from_wire,
 )
+from sirocco_client.connection.retry import Backoff, Retry
 
 from sirocco.codec.errors import status_name, write_error
 from sirocco.model import errors as engine
@@ -89,6 +91,19 @@ def test_every_status_has_a_class(status: str) -> None:
     assert isinstance(found, SiroccoError)
     connection = ("UNKNOWN", "CANCELLED", "ABORTED", "INTERNAL", "DATA_LOSS", "UNAVAILABLE")
     assert isinstance(found, Unavailable) == (status in connection)
+
+
+def test_details_that_are_none_leave_the_status() -> None:
+    """They raised an error of Protobuf's, instead of one of ours."""
+    found = error_from_wire("UNAVAILABLE", "gone", b"\xff\xff")
+    assert (type(found), found.message) == (Unavailable, "gone")
+
+
+def test_a_pause_that_a_server_asks_for_has_a_bound() -> None:
+    """No thread can wait for 300 million years: an error of Python's ended the subscription."""
+    asked = Unavailable("busy", retry_after_ms=2**63 - 1)
+    pause_s = Backoff(Retry(), lambda: 1.0).pause_s(asked)
+    assert pause_s < 100_000 < threading.TIMEOUT_MAX
 
 
 def test_a_message_over_the_limit_is_not_sent_again() -> None:

@@ -50,6 +50,36 @@ def test_damage_raises_an_error(damage: str) -> None:
         NotificationBatch(response, "")
 
 
+@pytest.mark.parametrize("column", ["matches.objects", "matches.queries"])
+def test_rows_that_there_are_not_raise_an_error(column: str) -> None:
+    """An odd server's caused an error of Python's."""
+    part, name = column.split(".")
+    for read in (list, NotificationBatch.pairs, lambda batch: batch.match_tracks):
+        response = response_of([("q", 1), ("q", 2)], 3)
+        setattr(getattr(response, part), name, array("I", [0, 2**32 - 1]).tobytes())
+        if read not in (list, NotificationBatch.pairs):
+            response.matches.changes = bytes(2)
+        with pytest.raises(Internal):
+            read(NotificationBatch(response, ""))
+
+
+@pytest.mark.parametrize("size", [0, 8, 15, 24])
+def test_events_that_do_not_fit_raise_an_error(size: int) -> None:
+    response = response_of([("q", 1), ("q", 2)], 3)
+    response.events.sessions = bytes(size)
+    with pytest.raises(Internal):
+        NotificationBatch(response, "")
+
+
+@pytest.mark.parametrize("spec", ["{", "[]", "7"])
+def test_damaged_queries_raise_an_error(spec: str) -> None:
+    response = response_of([("q", 1)], 3)
+    response.matches.changes = bytes(1)
+    response.queries.specs.append(spec)
+    with pytest.raises(Internal):
+        list(NotificationBatch(response, ""))
+
+
 def test_offsets_that_do_not_fit_raise_an_error() -> None:
     response = response_of([("q", 1), ("q", 2)], 3)
     response.queries.id_offsets += bytes(4)
