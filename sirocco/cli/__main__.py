@@ -49,6 +49,7 @@ bad, the rest was done; 4 the cluster cannot be reached or does not come up; 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool; returns its exit status."""
+    _replace_closed_outputs()
     arguments = sys.argv[1:] if arguments is None else arguments
     args = _parser(_command_of(arguments)).parse_args(arguments)
     try:
@@ -70,6 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The end of a log in the message has separate lines.
         note(*f"sirocco: {message}".split("\n"))
         return code
+
+
+def _replace_closed_outputs() -> None:
+    """Opens outputs that were closed before the start: Python has none then, and others' files
+    would take their place.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
 
 
 def _command_of(arguments: Sequence[str]) -> str | None:

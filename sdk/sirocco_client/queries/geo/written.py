@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -90,8 +91,11 @@ def _as_json(text: str, field: str) -> Iterator[str]:
             numbers = token.split(maxsplit=4)
             if not 2 <= len(numbers) <= 4 or not all(map(_NUMBER.fullmatch, numbers)):
                 raise InvalidArgument(f"{shown(token.strip())} is no position", field=field)
+            values = list(map(float, numbers))
+            if not all(map(math.isfinite, values)):
+                raise InvalidArgument(f"{shown(token.strip())} is no position", field=field)
             # JSON has no `.5`, `5.` or `+5`.
-            yield f"[{','.join(repr(float(number)) for number in numbers)}]"
+            yield f"[{','.join(map(repr, values))}]"
 
 
 def _compiled(coordinates: Sequence[Any], field: str, *, is_single: bool) -> tuple[Ring, ...]:

@@ -182,6 +182,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"wkt": "POLYGON((0 0,1 x,1 1,0 0))"}, "wkt", "'1 x' is no position"),
     ({"wkt": "POLYGON((0 0,1 nan,1 1,0 0))"}, "wkt", "'1 nan' is no position"),
     ({"wkt": "POLYGON((0 0,1 1_0,1 1,0 0))"}, "wkt", "'1 1_0' is no position"),
+    ({"wkt": "POLYGON((0 0,1 1e400,1 1,0 0))"}, "wkt", "'1 1e400' is no position"),
     ({"wkt": "POLYGON((0 0,1 99,1 1,0 0))"}, "wkt[0][1][1]", "outside [-90, 90]"),
     ({"wkt": "POLYGON((0 0,2 2,2 0,0 2,0 0))"}, "wkt", "self-intersection at [1, 1]"),
     ({"wkt": 5}, "wkt", "no string"),
