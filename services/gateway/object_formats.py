@@ -1,4 +1,4 @@
-"""Bodies of objects → columns: NDJSON, JSON, GeoJSON, CSV, TSV, Parquet; bad rows are set apart.
+"""Bodies of objects → columns: text, JSON, Parquet, Arrow; bad rows are set apart.
 
 A body holds thousands of objects, so all of this runs in a thread if it is large.
 """
@@ -31,15 +31,22 @@ _CHUNK_BYTES = 1 << 20
 # 16 MB has as many of them as bytes, packed in 16 kB, and each takes half a microsecond.
 _LINES_EACH = 5
 
-# Of Parquet, where a row may be large whatever the body has.
-_PARQUET_ROWS = 64
+# Of Parquet and Arrow, where a row may be large whatever the body has.
+_PACKED_ROWS = 64
 
 # Registered with IANA for Parquet, GeoParquet included.
 PARQUET = "application/vnd.apache.parquet"
 
-# What reading Parquet takes beside the objects: pages, and the values of some rows.
-_PARQUET_PAGES_BYTES = 40 << 20
-_PARQUET_BYTES = _PARQUET_PAGES_BYTES + (24 << 20)
+# The same for streams of Arrow's IPC.
+ARROW = "application/vnd.apache.arrow.stream"
+
+# Whose bodies may become much larger than they are.
+_PACKED = frozenset({PARQUET, ARROW})
+
+# What reading them takes beside the objects: pages or a batch (`StreamLimits`), and the values of
+# some rows.
+_PAGES_BYTES = 40 << 20
+_PACKED_BYTES = _PAGES_BYTES + (24 << 20)
 
 # The columns of objects, the request of them, and what is sent.
 _COPIES = 3
@@ -123,7 +130,7 @@ def memory_factor(media_type: str) -> int:
 
 def unpacked_bytes(media_type: str, limits: GatewayLimits) -> int:
     """Returns the memory of what a packed body may become; 0 where bodies are as they are."""
-    return _COPIES * limits.body_bytes + _PARQUET_BYTES if media_type == PARQUET else 0
+    return _COPIES * limits.body_bytes + _PACKED_BYTES if media_type in _PACKED else 0
 
 
 def _read_lines(body: bytes, limits: GatewayLimits, _: ChosenColumns) -> Iterator[ReadBatch]:
@@ -176,9 +183,19 @@ def _read_parquet(body: bytes, limits: GatewayLimits, chosen: ChosenColumns) -> 
     # Its library takes a tenth of a second, and most gateways never read such a body.
     from sirocco.formats.parquet import read_parquet  # noqa: PLC0415
 
-    rows = read_parquet(BytesIO(body), chosen, _CHUNK_ROWS, _PARQUET_PAGES_BYTES)
+    rows = read_parquet(BytesIO(body), chosen, _CHUNK_ROWS, _PAGES_BYTES)
+    yield from _read_packed(rows, limits)
+
+
+def _read_arrow(body: bytes, limits: GatewayLimits, chosen: ChosenColumns) -> Iterator[ReadBatch]:
+    from sirocco.formats.arrow_stream import read_arrow  # noqa: PLC0415 -- as above
+
+    yield from _read_packed(read_arrow(body, chosen), limits)
+
+
+def _read_packed(rows: Iterator[Row], limits: GatewayLimits) -> Iterator[ReadBatch]:
     size = 0
-    for chunk in _chunks(rows, limits.objects, _PARQUET_ROWS):
+    for chunk in _chunks(rows, limits.objects, _PACKED_ROWS):
         batch = read_members(chunk, _NO_FILE)
         size += _bytes_of(batch.objects)
         if size > limits.body_bytes:
@@ -265,4 +282,5 @@ MEDIA_TYPES: dict[str, Callable[[bytes, GatewayLimits, ChosenColumns], Iterator[
     "text/csv": partial(_read_table, delimiter=None),
     "text/tab-separated-values": partial(_read_table, delimiter="\t"),
     PARQUET: _read_parquet,
+    ARROW: _read_arrow,
 }

@@ -171,6 +171,11 @@ PUBLISH = _call(
             "PAR1 … (a file, GeoParquet too)",
             "application/vnd.apache.parquet",
         ),
+        **_content(
+            {"type": "string", "format": "binary"},
+            "a stream of Arrow's IPC, GeoArrow's points too",
+            "application/vnd.apache.arrow.stream",
+        ),
     },
 )
 PUT_QUERY = _call(

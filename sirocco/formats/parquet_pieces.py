@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
+from sirocco.formats.arrow_pieces import PIECE_BYTES
 from sirocco.formats.parquet_pages import ColumnPages, Group, column_pages
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.limits import DEFAULT_LIMITS
-
-# Of rows that are Python's values at a time.
-PIECE_BYTES = 8 << 20
-
-# No object has more: the limits of text and attributes, and as much again for columns that hold
-# neither. A larger row is refused alone, before it is made into values.
-ROW_BYTES_MAX = 2 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
 
 # Of the pages that are unpacked at once, one of each column. DuckDB's have up to 100 MB.
 PAGES_BYTES_MAX = 256 << 20
@@ -40,9 +28,6 @@ _NESTED_VALUES = 1 << 18
 
 # Rows that are read at once where a few of them may hold very much.
 _CAUTIOUS_ROWS = 64
-
-# Python's object for a number or a missing value.
-_CELL_BYTES = 32
 
 
 def dictionary_columns(schema: Any, groups: list[Group]) -> list[str]:
@@ -135,95 +120,3 @@ def _rows_at_once(columns: list[ColumnPages], rows: int, rows_max: int) -> int:
             break
         found //= 2
     return found
-
-
-def pieces_of(batch: Any) -> Iterator[tuple[Any, InvalidArgument | None]]:
-    """Yields pieces of a batch of `PIECE_BYTES`; an error in place of a row that is too large."""
-    sizes = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        sizes += _row_bytes(column)
-    ends = np.cumsum(sizes)
-    begin = 0
-    while begin < batch.num_rows:
-        if sizes[begin] > ROW_BYTES_MAX:
-            message = f"has {sizes[begin]} bytes, at most {ROW_BYTES_MAX} are allowed"
-            yield None, InvalidArgument(message, field="object")
-            begin += 1
-            continue
-        before = ends[begin] - sizes[begin]
-        end = int(np.searchsorted(ends, before + PIECE_BYTES, "right"))
-        large = np.flatnonzero(sizes[begin : end + 1] > ROW_BYTES_MAX)
-        end = max(begin + 1, begin + int(large[0]) if len(large) else end)
-        yield batch.slice(begin, end - begin), None
-        begin = end
-
-
-def decoded(column: Any) -> Any:
-    """Returns a column without its dictionary."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _row_bytes(column: Any) -> NDArray[np.int64]:
-    """i64[n], about how much memory the values of a column take as Python's."""
-    kind, types = column.type, pa.types
-    if types.is_dictionary(kind):
-        sizes = _row_bytes(column.dictionary)
-        _check_indices(column.indices, len(sizes))
-        if not len(sizes):
-            return np.full(len(column), _CELL_BYTES, np.int64)
-        rows: NDArray[np.int64] = sizes[
-            pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
-        ]
-        return rows
-    if isinstance(column, pa.ExtensionArray):
-        return _row_bytes(column.storage)
-    if types.is_struct(kind):
-        sizes = np.full(len(column), _CELL_BYTES, np.int64)
-        for child in column.flatten():
-            sizes += _row_bytes(child)
-        return sizes
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
-        return _list_bytes(column)
-    if types.is_fixed_size_list(kind):
-        mean = column.nbytes // max(1, len(column))
-        return np.full(len(column), kind.list_size * _CELL_BYTES + mean, np.int64)
-    if _has_lengths(kind):
-        found = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-        lengths: NDArray[np.int64] = found.astype(np.int64) + _CELL_BYTES
-        return lengths
-    return np.full(len(column), _CELL_BYTES, np.int64)
-
-
-def _check_indices(indices: Any, count: int) -> None:
-    """Refuses indices beyond a dictionary, which Arrow takes from the file as they are.
-
-    Raises:
-        InvalidArgument: There are such; the value would be whatever is in memory there.
-    """
-    bounds = pc.min_max(indices).as_py()
-    if bounds["max"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
-        raise InvalidArgument(
-            "cannot be read as Parquet: a value that its dictionary lacks", field="file"
-        )
-
-
-def _has_lengths(kind: Any) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-    )
-
-
-def _list_bytes(column: Any) -> NDArray[np.int64]:
-    if pa.types.is_map(column.type):
-        sizes = _row_bytes(column.keys) + _row_bytes(column.items)
-    else:
-        sizes = _row_bytes(column.values)
-    sums = np.concatenate(([0], np.cumsum(sizes)))
-    offsets = column.offsets.to_numpy(zero_copy_only=False)
-    rows: NDArray[np.int64] = np.diff(sums[offsets]) + _CELL_BYTES
-    return rows

@@ -87,7 +87,12 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
     table = BytesIO()
     row = {"id": [0], "lon": [3.0], "lat": [4.0], "text": ["formatsword"]}
     pq.write_table(pa.table(row), table)
+    row = {"id": [4], "lon": [3.0], "lat": [4.0], "text": ["formatsword"]}
+    batches = BytesIO()
+    with pa.ipc.new_stream(batches, pa.table(row).schema) as writer:
+        writer.write_table(pa.table(row))
     bodies: dict[str, str | bytes] = {
+        "application/vnd.apache.arrow.stream": batches.getvalue(),
         "application/vnd.apache.parquet": table.getvalue(),
         "application/json": json.dumps([{"id": 1, "lon": 3, "lat": 4, "text": "formatsword"}]),
         "application/geo+json": json.dumps({"type": "FeatureCollection", "features": [feature]}),
@@ -105,7 +110,7 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
         json=asked,
         headers={"accept": "application/json; objects=full"},
     ).json()
-    assert [one["id"] for one in full["objects"]] == ["0", "1", "2", "3"]
+    assert [one["id"] for one in full["objects"]] == ["0", "1", "2", "3", "4"]
     assert {(one["lon"], one["lat"], one["text"]) for one in full["objects"]} == {
         (3.0, 4.0, "formatsword")
     }
@@ -113,7 +118,7 @@ def test_all_formats_say_the_same(http: httpx.Client) -> None:
     found = http.post("/v1/search", json=asked, headers={"accept": "application/geo+json"})
     assert found.headers["content-type"] == "application/geo+json"
     assert found.json()["type"] == "FeatureCollection"
-    assert [one["id"] for one in found.json()["features"]] == ["0", "1", "2", "3"]
+    assert [one["id"] for one in found.json()["features"]] == ["0", "1", "2", "3", "4"]
     assert found.json()["features"][0]["geometry"] == {"type": "Point", "coordinates": [3.0, 4.0]}
 
 

@@ -29,6 +29,7 @@ from sirocco.codec.changes import read_change
 from sirocco.codec.plain_queries import read_plain_queries
 from sirocco.codec.queries import read_query
 from sirocco.formats import delimited, geojson
+from sirocco.formats.arrow_stream import read_arrow
 from sirocco.formats.column_map import read_map
 from sirocco.formats.parquet import read_parquet
 from sirocco.internal_api.v1 import registry_service_pb2 as registry_pb
@@ -185,6 +186,37 @@ def tables_in_pages(dice: Random) -> None:
         assert [number for number, _ in rows] == list(range(1, len(rows) + 1))
 
 
+def streams_of_arrow(dice: Random) -> None:
+    """Damaged streams of Arrow's IPC: rows, or a typed error."""
+    count = dice.choice((1, 70, 400))
+    columns = {
+        "id": pa.array(range(count)),
+        "lon": pa.array([dice.uniform(-180, 180) for _ in range(count)]),
+        "lat": pa.array([1.0] * count),
+        "text": pa.array([f"text {row % 50}" for row in range(count)]).dictionary_encode(),
+        "kinds": pa.array([["a", "bb"][: row % 3] for row in range(count)]),
+        "views": pa.array(
+            [f"a text of some length {row}" for row in range(count)], pa.string_view()
+        ),
+    }
+    out = BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=dice.choice((None, "lz4", "zstd")))
+    with pa.ipc.new_stream(out, pa.table(columns).schema, options=options) as writer:
+        writer.write_table(pa.table(columns), dice.choice((1, 64, 1_000)))
+    data = bytearray(out.getvalue())
+    for _ in range(dice.choice((0, 1, 1, 3))):
+        at = dice.randrange(len(data) - 8)
+        if dice.random() < 0.3:
+            data[at & ~7 : (at & ~7) + 8] = dice.choice((-1, 1, 1 << 31, 1 << 62)).to_bytes(
+                8, "little", signed=True
+            )
+        else:
+            data[at] = dice.choice((0, 1, 127, 255, dice.randrange(256)))
+    with suppress(SiroccoError):
+        rows = list(islice(read_arrow(bytes(data), {}), 2 * count))
+        assert [number for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
 def rereading(dice: Random) -> None:
     """How much of a table and of GeoJSON is read in vain."""
     table = delimited._Lines(iter(enumerate(_damaged(_lines(dice), dice).splitlines(True), 1)))
@@ -246,5 +278,14 @@ def positions(dice: Random) -> None:
 
 
 WORKS: tuple[Callable[[Random], None], ...] = (
-    *(plain_registrations, plain_records, bodies, tables_in_pages, rereading, regions, positions),
+    *(
+        plain_registrations,
+        plain_records,
+        bodies,
+        tables_in_pages,
+        streams_of_arrow,
+        rereading,
+        regions,
+        positions,
+    ),
 )
