@@ -129,7 +129,7 @@ def test_a_source_reads_and_a_sink_writes_there(
 def test_a_connector_that_is_refused_ends_and_names_the_member(
     secured: Secured, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sides = {
+    sides: dict[str, dict[str, Any]] = {
         "sources": {"topics": ["any"], "dead_letters": "drop"},
         "sinks": {"topic": "any", "subscriber": "s"},
     }
