@@ -95,6 +95,7 @@ SEARCH_PLANTS = (
         "nobody waits for a position token",
         "searching",
         ((TokenCheck, "check", _arrive_at_once),),
+        first_seed=21,
     ),
     Plant(
         "absent slots are answered as if they were empty",
