@@ -1,11 +1,13 @@
 """One cluster with two processes of each service, for all tests that break something in it.
 
-Each test restores it: killed processes run again, and stopped servers are back.
+Each test restores it: killed processes run again, and stopped servers are back. What a test left
+broken fails the next ones as well, so a failure shows each process and the end of its log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from sirocco.local.cluster import LocalCluster
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from tests.end_to_end.under_load import cluster_of_two
+
+LINES_SHOWN = 3
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +28,24 @@ def cluster(
     directory = Path(tmp_path_factory.mktemp("two-of-each"))
     with cluster_of_two("two", kafka_server, redis_server, directory) as running:
         yield running
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Called by pytest after each of a test's phases."""
+    report = yield
+    running = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(running, LocalCluster):
+        report.sections.append(("processes of the cluster", described(running)))
+    return report
+
+
+def described(cluster: LocalCluster) -> str:
+    """Returns the load of the machine, and of each process its state and the end of its log."""
+    lines = [f"load of the machine: {os.getloadavg()}"]
+    for one in cluster.processes:
+        lines.append(f"{one.name}: {'runs' if one.running else 'HAS ENDED'}")
+        lines += [f"  {line:.300}" for line in one.process.log_tail().splitlines()[-LINES_SHOWN:]]
+    return "\n".join(lines)
