@@ -91,6 +91,7 @@ fi
 trap stop_all EXIT # in place of that of the engine, which it stops as well
 run tests/images || status=$?
 stop_engine
-run -n "${SIROCCO_TESTS_AT_ONCE:-2}" -p pytest_pairs "${alone[@]}" || status=$?
+# Their waits are against hanging only, and several follow each other in a test.
+run -n "${SIROCCO_TESTS_AT_ONCE:-2}" -p pytest_pairs --timeout=3600 "${alone[@]}" || status=$?
 end_patient || status=$?
 exit "$status"

@@ -170,7 +170,14 @@ class Prometheus:
         while waiting and lasts() and time.monotonic() < deadline:
             time.sleep(0.5)
             waiting = [query for query in waiting if not self.has_data(query.expression)]
-        assert not waiting, "\n".join(map(str, waiting))
+        assert not waiting, "\n".join([*map(str, waiting), *self._circumstances()])
+
+    def _circumstances(self) -> list[str]:
+        """Returns why panels may lack figures: the machine's load, and what coordinators did."""
+        rounds = self.figures("sirocco_coordinator_rounds_total")
+        changes = self.figures("sirocco_coordinator_change_seconds_count")
+        shown = [f"{each['__name__']} {each}: {figure:g}" for each, figure in rounds + changes]
+        return [f"load of the machine: {os.getloadavg()}", *shown]
 
     def _read_log(self) -> str:
         self._log.seek(0)

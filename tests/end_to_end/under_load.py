@@ -67,8 +67,8 @@ LATER_SHARE = 0.2
 # Enough to reach every slot of the cluster.
 SAMPLE_OBJECTS = 300
 
-# Against hanging only: a busy machine may take minutes for what takes seconds.
-WAIT_S = 300.0
+# Against hanging only: a busy machine may take many minutes for what takes seconds.
+WAIT_S = 900.0
 LOOK_S = 0.05
 
 

@@ -1,7 +1,8 @@
 """One cluster with two processes of each service, for all tests that break something in it.
 
-Each test restores it: killed processes run again, and stopped servers are back. What a test left
-broken fails the next ones as well, so a failure shows each process and the end of its log.
+Each test restores it: killed processes run again, and stopped servers are back. A test that fails
+may leave it broken: the failure shows each process and the end of its log, and the tests after it
+fail at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tests.end_to_end.under_load import cluster_of_two
 
 LINES_SHOWN = 3
 
+# The test that failed first, in this process.
+BROKEN_BY = pytest.StashKey[str]()
+
 
 @pytest.fixture(scope="session")
 def cluster(
@@ -30,6 +34,13 @@ def cluster(
         yield running
 
 
+@pytest.fixture(autouse=True)
+def _whole(request: pytest.FixtureRequest) -> None:
+    broken_by = request.config.stash.get(BROKEN_BY, "")
+    if broken_by:
+        pytest.fail(f"the cluster may be broken since {broken_by}", pytrace=False)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -37,7 +48,8 @@ def pytest_runtest_makereport(
     """Called by pytest after each of a test's phases."""
     report = yield
     running = getattr(item, "funcargs", {}).get("cluster")
-    if report.failed and isinstance(running, LocalCluster):
+    if report.failed and isinstance(running, LocalCluster) and BROKEN_BY not in item.config.stash:
+        item.config.stash[BROKEN_BY] = item.nodeid
         report.sections.append(("processes of the cluster", described(running)))
     return report
 
