@@ -6,7 +6,7 @@ them again), the newest objects, and the names of the slices that hold all older
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from sirocco.index.standing.query_table import NO_REVISION, NamedQueries, QueryT
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.store import SlotStore
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.model.query import RangeQuery
 from sirocco.model.text import ANALYSIS
 from sirocco.protocol.contract.byte_columns import packed, unpacked
 from sirocco.protocol.contract.effects import State
@@ -29,7 +28,12 @@ from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_words import analysed_from, is_former, words_of
 from sirocco.protocol.evaluator.slot.archived_slices import Span
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing.definitions import conditions_of, spec_query, step_kind
+from sirocco.protocol.evaluator.standing.definitions import (
+    conditions_of,
+    spec_query,
+    step_kind,
+    tracked_member,
+)
 from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE, STEPS, TRACKED
 from sirocco.protocol.evaluator.standing.query_locators import locators_of
 from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
@@ -201,22 +205,16 @@ def _tracked_state(standing: StandingQueries) -> Columns:
     rows = np.sort(table.live())
     state = _prefixed("tracked", standing.tracked.state(rows))
     # As older versions know them, whose evaluators may own the slot next.
-    members = _members(table.names(rows).specs or ())
-    keys = np.array([former_track_key(member) for member in members], np.uint64)
+    specs = table.names(rows).specs or ()
+    keys = np.array([former_track_key(tracked_member(spec)) for spec in specs], np.uint64)
     return {**state, "tracked.keys": keys, **_names_state("tracked", table, rows)}
 
 
 def _tracked(state: State) -> State:
     """Returns the state of the tracked queries, with the keys that this version uses."""
-    members = _members(spec.decode() for spec in unpacked("tracked.specs", state))
-    keys = np.array([track_key(member) for member in members], np.uint64)
+    specs = [spec.decode() for spec in unpacked("tracked.specs", state)]
+    keys = np.array([track_key(tracked_member(spec)) for spec in specs], np.uint64)
     return {**_with_words("tracked", state), "keys": keys}
-
-
-def _members(specs: Iterable[str]) -> list[str]:
-    """Returns the members by whose values tracked queries follow objects."""
-    queries = [spec_query(spec) for spec in specs]
-    return [q.track for q in queries if isinstance(q, RangeQuery) and q.track is not None]
 
 
 def _restore_steps(standing: StandingQueries, state: State, subscribers: tuple[str, ...]) -> None:

@@ -48,6 +48,14 @@ def spec_query(spec: str) -> Query:
     return query_of(definition_of_spec(spec))
 
 
+def tracked_member(spec: str) -> str:
+    """Returns the member by whose value a tracked query follows objects.
+
+    Its expression is not parsed: the hardest takes 7 ms, and a slot has many queries.
+    """
+    return str(orjson.loads(definition_of_spec(spec))["track"])
+
+
 def knn_of(spec: str) -> KnnQuery:
     """Returns the knn query of a spec."""
     query = spec_query(spec)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.model.query import Query
 from sirocco.protocol.contract import track_values
 from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
-from sirocco.protocol.evaluator.standing import tracked_queries
+from sirocco.protocol.evaluator.standing import definitions, tracked_queries
 from sirocco.protocol.evaluator.standing.tracked_queries import former_track_key, track_key
 from sirocco.protocol.router.objects import track_copies
 from tests.collisions import BUSES
@@ -70,6 +71,20 @@ def test_vans_with_one_hash_enter_and_leave_by_themselves(
     if restarts:
         vans.restart(is_old=False)
     assert vans.move(("c", OUTSIDE), ("a", OUTSIDE)) == [("exit", 1)]
+
+
+def test_a_slot_is_saved_and_restored_without_parsing_what_its_queries_look_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vans = Vans()
+    assert vans.move(("a", INSIDE)) == [("enter", 0)]
+
+    def parsed(spec: str) -> Query:
+        raise AssertionError(f"parsed: {spec}")
+
+    monkeypatch.setattr(definitions, "query_of", parsed)
+    vans.restart(is_old=False)
+    assert vans.move(("a", OUTSIDE)) == [("exit", 0)]
 
 
 def test_values_whose_hashes_really_collide_are_distinguished() -> None:
