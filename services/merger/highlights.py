@@ -6,6 +6,9 @@ logs do not hold them.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as np
 import orjson
 from sirocco_api.v1.columns_pb2 import HighlightColumns
@@ -28,6 +31,9 @@ PLACES_MAX = 1 << 15
 # Terms of the queries' alternatives that are looked up for matches, half a microsecond each.
 TERMS_MAX = 1 << 19
 
+# CPU time for reading the queries. The hardest take some ms each, and a response has thousands.
+READING_CPU_S = 0.5
+
 _ASKS = '"highlight":true'
 
 
@@ -37,13 +43,16 @@ def asks_for_highlights(delivered: Delivered) -> bool:
     return specs is not None and any(_ASKS in spec for spec in specs)
 
 
-def highlights_of(delivered: Delivered) -> HighlightColumns:
-    """Returns the places of the words of a record's matches."""
-    queries = {
-        row: query
-        for row, spec in enumerate(delivered.queries.specs or ())
-        if _ASKS in spec and (query := _highlighted(spec)) is not None
-    }
+def highlights_of(
+    delivered: Delivered, cpu_s: Callable[[], float] = time.thread_time
+) -> HighlightColumns:
+    """Returns the places of the words of a record's matches.
+
+    Args:
+        delivered: the record.
+        cpu_s: CPU time of the thread.
+    """
+    queries = dict(_read(delivered.queries.specs or (), cpu_s))
     objects, matches = delivered.objects, delivered.matches
     texts: dict[int, TextPlaces] = {}
     left = CHARACTERS_MAX
@@ -69,6 +78,19 @@ def highlights_of(delivered: Delivered) -> HighlightColumns:
         if len(found) > PLACES_MAX:
             break
     return _columns(found[:PLACES_MAX])
+
+
+def _read(specs: Sequence[str], cpu_s: Callable[[], float]) -> Iterator[tuple[int, RangeQuery]]:
+    """Yields the queries that ask for places, as far as there is time to read them."""
+    end_s = cpu_s() + READING_CPU_S
+    for row, spec in enumerate(specs):
+        if _ASKS not in spec:
+            continue
+        if cpu_s() >= end_s:
+            return
+        query = _highlighted(spec)
+        if query is not None:
+            yield row, query
 
 
 def _highlighted(spec: str) -> RangeQuery | None:

@@ -62,3 +62,9 @@ def test_usual_ones_are(looked: list[int]) -> None:
     found = highlights_of(delivered(queries=10, terms=3, objects=100))
     assert len(looked) == 1_000
     assert len(found.matches) == 4 * 1_000
+
+
+def test_reading_the_queries_takes_a_bounded_time(looked: list[int]) -> None:
+    hours = iter(range(100))
+    highlights_of(delivered(queries=10, terms=3, objects=1), cpu_s=lambda: 0.1 * next(hours))
+    assert len(looked) == 4
