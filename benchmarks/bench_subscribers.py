@@ -31,7 +31,7 @@ from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.merger.receive import ReceiveFront
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from tests.support.values import columns_of

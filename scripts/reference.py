@@ -8,7 +8,9 @@ With `--check` nothing is written; the exit status is 1 if a page is not what th
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
+import pkgutil
 import re
 import sys
 from collections import Counter
@@ -129,17 +131,24 @@ def metrics_page() -> str:
         "Every process serves them at `/metrics` of its HTTP port, in the format of Prometheus.",
         "",
     ]
-    for name, made in inspect.getmembers(metrics, inspect.isclass):
-        if not name.endswith("Metrics") or made.__module__ != metrics.__name__:
-            continue
+    for made in _metrics():
         registry = CollectorRegistry()
         further = len(inspect.signature(made).parameters) - 1
-        made(registry, *["…"] * further)  # type: ignore[call-arg]
+        made(registry, *["…"] * further)
         parts += [f"## {(inspect.getdoc(made) or '').splitlines()[0].rstrip('.')}", ""]
         parts += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
         parts += sorted(_rows(registry))
         parts.append("")
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _metrics() -> Iterator[type]:
+    """Returns the classes that declare metrics, a module of `sirocco.telemetry.metrics` each."""
+    for each in pkgutil.iter_modules(metrics.__path__, f"{metrics.__name__}."):
+        module = importlib.import_module(each.name)
+        for name, made in inspect.getmembers(module, inspect.isclass):
+            if name.endswith("Metrics") and made.__module__ == each.name:
+                yield made
 
 
 def _rows(registry: CollectorRegistry) -> Iterator[str]:

@@ -22,7 +22,8 @@ from typing import Any
 from sirocco.services.gateway.app import make_app
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.settings import GatewaySettings
-from sirocco.telemetry.metrics import GatewayMetrics, new_registry
+from sirocco.telemetry.metrics.gateway import GatewayMetrics
+from sirocco.telemetry.metrics.process import new_registry
 
 FILE = Path(__file__).parents[1] / "console" / "src" / "gateway.ts"
 

@@ -28,7 +28,8 @@ from sirocco.services.connector.leave import end_within
 from sirocco.services.connector.runner import Parts, Runner
 from sirocco.telemetry.audit import AUDIT, LEVELS
 from sirocco.telemetry.logging import configure, event
-from sirocco.telemetry.metrics import ConnectorMetrics, ProcessMetrics, new_registry
+from sirocco.telemetry.metrics.connector import ConnectorMetrics
+from sirocco.telemetry.metrics.process import ProcessMetrics, new_registry
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sirocco_client import AsyncClient
 
-from sirocco.telemetry.metrics import ConnectorMetrics
+from sirocco.telemetry.metrics.connector import ConnectorMetrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ from sirocco.schemes.map.map import PartitionMap
 from sirocco.services.coordinator.balance_report import report
 from sirocco.services.coordinator.peers import Evaluators, Routers
 from sirocco.telemetry.logging import event
-from sirocco.telemetry.metrics import CoordinatorMetrics
+from sirocco.telemetry.metrics.coordinator import CoordinatorMetrics
 from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.map_store import MapStore
 

@@ -29,7 +29,7 @@ from sirocco.services.coordinator.balance_rounds import Balancing
 from sirocco.services.coordinator.maps import MapBack
 from sirocco.services.coordinator.peers import Evaluators, Routers
 from sirocco.telemetry.logging import event
-from sirocco.telemetry.metrics import CoordinatorMetrics
+from sirocco.telemetry.metrics.coordinator import CoordinatorMetrics
 from sirocco.transport.errors import TransportUnavailable
 
 logger = logging.getLogger(__name__)

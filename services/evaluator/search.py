@@ -40,7 +40,7 @@ from sirocco.services.evaluator.progress_watch import StepWatch
 from sirocco.services.evaluator.slot_search import answer, nothing_known
 from sirocco.services.evaluator.waiting_questions import WaitingQuestions
 from sirocco.telemetry.logging import event
-from sirocco.telemetry.metrics import EvaluatorMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
 
 if TYPE_CHECKING:
     from sirocco.telemetry.spans import Span, Spans

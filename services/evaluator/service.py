@@ -31,7 +31,7 @@ from sirocco.services.evaluator.search import SearchedSlot, SlotSearchFront
 from sirocco.services.evaluator.stored import StoredSlot
 from sirocco.services.evaluator.track_room import TrackRoom
 from sirocco.telemetry.logging import event
-from sirocco.telemetry.metrics import EvaluatorMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 

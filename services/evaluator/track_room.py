@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.telemetry.logging import event
-from sirocco.telemetry.metrics import EvaluatorMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from sirocco.services.gateway.bodies import Bodies
 from sirocco.services.gateway.callers import Caller, Clients, Connected, caller_of
 from sirocco.services.gateway.connections import Connections
 from sirocco.services.gateway.settings import GatewaySettings
-from sirocco.telemetry.metrics import GatewayMetrics
+from sirocco.telemetry.metrics.gateway import GatewayMetrics
 from sirocco.telemetry.trace_context import read_context
 
 T = TypeVar("T")

@@ -16,7 +16,8 @@ from sirocco.runtime.process.health import HealthServer
 from sirocco.services.gateway.app import make_app
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.settings import GatewaySettings
-from sirocco.telemetry.metrics import GatewayMetrics, ProcessMetrics, new_registry
+from sirocco.telemetry.metrics.gateway import GatewayMetrics
+from sirocco.telemetry.metrics.process import ProcessMetrics, new_registry
 from sirocco.telemetry.rare_lines import RareLines
 
 # Of `start` in a program: the loop and the routes take a moment.

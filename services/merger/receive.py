@@ -50,7 +50,7 @@ from sirocco.services.merger.highlights import asks_for_highlights, highlights_o
 from sirocco.services.merger.receive_many import ManyStreams
 from sirocco.services.merger.shares import Places
 from sirocco.services.merger.tenant_names import without_prefix
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log
 

@@ -54,7 +54,7 @@ from sirocco.services.merger.search_run import Asking, OneSearch, SearchRun, Too
 from sirocco.services.merger.search_stream import Begun, SearchStream
 from sirocco.services.merger.search_traces import SearchTraces
 from sirocco.services.merger.shares import Places
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 
 if TYPE_CHECKING:
     from sirocco.telemetry.spans import Span

@@ -17,7 +17,7 @@ from sirocco.services.merger.members import Members
 from sirocco.services.merger.receive import ReceiveFront
 from sirocco.services.merger.search import SearchFront
 from sirocco.services.merger.search_traces import SearchTraces
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 
 
 class MergerService(Service):

@@ -45,7 +45,7 @@ from sirocco.services.router.admission import Admission
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.publish_traces import PublishSpan, PublishTraces
 from sirocco.services.router.quotas import PublishRates, TenantFigures
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 from sirocco.telemetry.trace_context import TraceContext
 
 AnyRequest: TypeAlias = PublishRequest | PublishNumberedRequest

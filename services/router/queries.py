@@ -49,7 +49,7 @@ from sirocco.services.router.owners import Owners
 from sirocco.services.router.quotas import TenantFigures
 from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.telemetry.audit import AUDIT
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 
 # Streams of bulk calls, in this router and of one tenant (of one connection, without tenants); the
 # SDK has one for each call, and each takes some 40 KB though nothing is sent.

@@ -32,7 +32,7 @@ from sirocco.services.router.publish_traces import PublishTraces
 from sirocco.services.router.queries import QueryFront
 from sirocco.services.router.quotas import TenantFigures, TenantQueries
 from sirocco.services.router.stored import StoredQueries
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 
 
 class RouterService(Service):

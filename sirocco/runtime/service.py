@@ -30,7 +30,7 @@ from sirocco.runtime.process.membership import LeaseKeeper, MemberInfo, new_memb
 from sirocco.runtime.process.stalled_appends import AppendWatch
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.telemetry.logging import event
-from sirocco.telemetry.metrics import ProcessMetrics
+from sirocco.telemetry.metrics.process import ProcessMetrics
 from sirocco.transport.archive import Archive
 from sirocco.transport.errors import RecordTooLarge, TransportError
 from sirocco.transport.log import Log

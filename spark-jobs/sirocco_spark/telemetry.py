@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from sirocco.telemetry.metrics import SparkMetrics
+from sirocco.telemetry.metrics.spark import SparkMetrics
 
 
 class Report:

@@ -12,7 +12,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sirocco.telemetry.metrics import ConnectorMetrics, new_registry
+from sirocco.telemetry.metrics.connector import ConnectorMetrics
+from sirocco.telemetry.metrics.process import new_registry
 from tests.charts.rendering import CHART
 from tests.support.connector_runs import running
 from tests.support.fake_cluster import FakeCluster

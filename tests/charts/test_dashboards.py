@@ -27,7 +27,14 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import GatewaySettings
-from sirocco.telemetry import metrics
+from sirocco.telemetry.metrics.connector import ConnectorMetrics
+from sirocco.telemetry.metrics.coordinator import CoordinatorMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
+from sirocco.telemetry.metrics.gateway import GatewayMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
+from sirocco.telemetry.metrics.process import ProcessMetrics, new_registry
+from sirocco.telemetry.metrics.router import RouterMetrics
+from sirocco.telemetry.metrics.spark import SparkMetrics
 from tests.charts.prometheus import BOARDS, Prometheus, needs_prometheus, queries_of
 from tests.charts.rendering import CHART, ROOT
 
@@ -40,19 +47,19 @@ def known_names() -> set[str]:
     """Returns the names of all samples of the services' metrics."""
     found = set()
     for made in (
-        metrics.RouterMetrics,
-        metrics.EvaluatorMetrics,
-        metrics.MergerMetrics,
-        metrics.CoordinatorMetrics,
-        metrics.GatewayMetrics,
-        metrics.ConnectorMetrics,
-        metrics.SparkMetrics,
+        RouterMetrics,
+        EvaluatorMetrics,
+        MergerMetrics,
+        CoordinatorMetrics,
+        GatewayMetrics,
+        ConnectorMetrics,
+        SparkMetrics,
     ):
         registry = CollectorRegistry()
         made(registry)
         found |= names_in(registry)
     registry = CollectorRegistry()
-    metrics.ProcessMetrics(registry, "router", "router-0")
+    ProcessMetrics(registry, "router", "router-0")
     return found | names_in(registry)
 
 
@@ -217,8 +224,8 @@ class Job:
 @contextmanager
 def _connector() -> Iterator[str]:
     """Serves the metrics of a connector; sources and sinks themselves are tested elsewhere."""
-    registry = metrics.new_registry()
-    shown = metrics.ConnectorMetrics(registry)
+    registry = new_registry()
+    shown = ConnectorMetrics(registry)
     for side, name in (("source", "orders"), ("sink", "alerts")):
         shown.records.labels(side=side, name=name).inc()
         shown.dead_letters.labels(side=side, name=name, reason="decode")

@@ -15,7 +15,8 @@ from sirocco.local.process import free_port
 from sirocco.services.connector.runner import Parts
 from sirocco.services.connector.sinks.settings import read_sink_settings
 from sirocco.services.connector.sinks.sink import Sink
-from sirocco.telemetry.metrics import ConnectorMetrics, new_registry
+from sirocco.telemetry.metrics.connector import ConnectorMetrics
+from sirocco.telemetry.metrics.process import new_registry
 from tests.support.fake_cluster import FakeCluster
 
 # Base64 of 24 bytes.

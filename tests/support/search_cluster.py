@@ -44,7 +44,8 @@ from sirocco.services.evaluator.search import SlotSearchFront
 from sirocco.services.evaluator.stored import StoredSearch
 from sirocco.services.merger.members import Members
 from sirocco.services.merger.search import SearchFront
-from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_map_store import MemoryMapStore
 from tests.support.values import columns_of
 

@@ -26,7 +26,7 @@ from sirocco.services.router.changes.change_rates import ChangeRates, change_byt
 from sirocco.services.router.changes.column_rows import ColumnRows, Queries
 from sirocco.services.router.changes.tenant_room import TenantRoom
 from sirocco.services.router.owners import Owners
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 
 # Registry partition → rows of a bulk request and their changes.
 _Changes: TypeAlias = dict[int, list[tuple[int, ChangeRequest]]]

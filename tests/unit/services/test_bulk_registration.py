@@ -21,7 +21,7 @@ from sirocco.services.router.changes.bulk_calls import IN_FLIGHT_MAX
 from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 from tests.support.plain_client import query_message
 from tests.support.waiting import until
 

@@ -25,7 +25,7 @@ from sirocco.services.router.limits import FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
 from sirocco.services.router.quotas import TenantFigures
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 from tests.support.plain_client import query_message
 from tests.support.values import uniform_routing
 

@@ -23,7 +23,7 @@ from sirocco.services.router.changes import query_checks
 from sirocco.services.router.changes.query_checks import Lifetime
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 from tests.support.plain_client import query_message
 
 # As long as it takes: what counts is its form, of alternatives within parentheses.

@@ -24,7 +24,7 @@ from sirocco.runtime.loop.log_readers import READERS_MAX
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings, MergerFrontLimits
 from sirocco.services.merger.credit import Credit
 from sirocco.services.merger.receive import ReceiveFront, _Stream
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.waiting import until
 from tests.unit.services.test_slow_subscribers import asked, ids, pieces, readers, write

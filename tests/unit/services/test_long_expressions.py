@@ -17,7 +17,7 @@ from sirocco.protocol.contract.effects import Outcome
 from sirocco.services.merger.search import SearchFront
 from sirocco.services.router.changes.query_checks import Lifetime
 from sirocco.services.router.queries import QueryFront
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 
 # Two pairs of alternatives, which are multiplied; and many words without any.
 ENTANGLED = "(a OR b) (c OR d)"

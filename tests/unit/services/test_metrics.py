@@ -15,7 +15,8 @@ from sirocco.protocol.router.limits import RouterLimits
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.merger.service import MergerService, _step_lag_s
 from sirocco.services.router.service import RouterService
-from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from tests.support.list_records import ListVersion, Terms, found_of, terms_spec
 from tests.support.merger_cluster import MergerCluster
 from tests.support.plain_client import PlainClient, new_session, publish_request, query_message

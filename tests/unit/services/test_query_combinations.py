@@ -22,7 +22,7 @@ from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.services.router.changes.query_checks import Lifetime
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 
 POINT = {"lon": 1.0, "lat": 2.0}
 RECT = {"rect": {"west": 0, "south": 0, "east": 2, "north": 2}}

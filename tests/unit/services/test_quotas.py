@@ -33,7 +33,7 @@ from sirocco.services.router.quotas import (
     TenantQueries,
 )
 from sirocco.services.router.stored import StoredQueries
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 
 
 class Clock:

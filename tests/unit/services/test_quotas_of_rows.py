@@ -26,7 +26,7 @@ from sirocco.services.router.changes import tenant_room
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.queries import QueryFront
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 from tests.support.plain_client import query_message
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.merger.receive import ReceiveFront
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 
 WAIT_S = 120.0

@@ -21,7 +21,7 @@ from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.merger.receive import ReceiveFront
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.list_records import ListVersion, Match, found_of, knn_spec
 from tests.support.merger_cluster import MergerCluster

@@ -15,7 +15,7 @@ from sirocco_api.v1 import receive_service_pb2 as pb
 from sirocco.runtime.settings import ClusterSettings, MergerFrontLimits
 from sirocco.services.merger import receive_many
 from sirocco.services.merger.receive import ReceiveFront
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.waiting import until
 from tests.unit.services.test_hostile_subscribers import Served

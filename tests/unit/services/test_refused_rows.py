@@ -21,7 +21,7 @@ from sirocco.protocol.contract.messages import IntakeObjects
 from sirocco.services.router import publish
 from sirocco.services.router.admission import Admission
 from sirocco.services.router.publish import OBJECTS_MAX, Pending, PublishFront
-from sirocco.telemetry.metrics import RouterMetrics
+from sirocco.telemetry.metrics.router import RouterMetrics
 from sirocco.transport.log import Headers
 from tests.support.plain_client import publish_request
 from tests.support.values import columns_of

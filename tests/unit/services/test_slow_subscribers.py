@@ -24,7 +24,7 @@ from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings
 from sirocco.services.merger.credit import Credit
 from sirocco.services.merger.receive import ReceiveFront, _Stream
-from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.values import columns_of
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ from sirocco.protocol.contract.messages import Routed
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.objects.track_copies import followed
 from sirocco.services.evaluator.track_room import TrackRoom
-from sirocco.telemetry.metrics import EvaluatorMetrics
+from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics
 from tests.support.values import installed_of, routed_of
 
 QUERY = {"id": "q", "kind": "range", "mode": "continuous", "track": "bus"}

@@ -31,7 +31,7 @@ from sirocco.runtime.grpc.server import (
     SERVER_OPTIONS,
     GrpcServer,
 )
-from sirocco.telemetry.metrics import REFUSED_AT_THE_EDGE
+from sirocco.telemetry.metrics.process import REFUSED_AT_THE_EDGE
 from tests.support.never_read import requests_of_one_that_never_reads
 from tests.support.waiting import until
 

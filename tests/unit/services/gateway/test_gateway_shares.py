@@ -35,7 +35,8 @@ from sirocco.services.gateway.queries import query_of
 from sirocco.services.gateway.searches import _Growing, _Growth
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
-from sirocco.telemetry.metrics import GatewayMetrics, new_registry
+from sirocco.telemetry.metrics.gateway import GatewayMetrics
+from sirocco.telemetry.metrics.process import new_registry
 
 ANNA = Caller("anna", "a", "ipv4:10.0.0.1:1")
 BEN = Caller("ben", "b", "ipv4:10.0.0.2:1")
