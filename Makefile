@@ -105,4 +105,4 @@ proto: ## Generates the Python code of proto/.
 proto-release: ## Declares the contracts as they are now to be the released ones.
 	@scripts/setup.sh dev
 	@proto/generate.sh
-	@.venv/bin/python scripts/release_contracts.py
+	@.venv/bin/buf build proto --exclude-source-info -o proto/released.binpb

@@ -13,5 +13,7 @@ check() {
 check "ruff check" .venv/bin/python -m ruff check --quiet
 check "ruff format --check" .venv/bin/python -m ruff format --check --quiet
 check "codespell" .venv/bin/python -m codespell_lib
+check "buf lint" .venv/bin/buf lint proto
+check "buf format" .venv/bin/buf format --diff --exit-code proto
 check "mypy" .venv/bin/python -m mypy --no-error-summary
 exit $status
