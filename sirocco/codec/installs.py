@@ -40,7 +40,7 @@ from sirocco.model.query import RangeQuery, query_handle
 from sirocco.model.text import hash_rows
 from sirocco.protocol.contract.columns import QueryNames
 from sirocco.protocol.contract.messages import NO_PAST, NOT_COPIED, EndedColumns, Installed
-from sirocco.protocol.contract.query_definitions import query_of
+from sirocco.protocol.contract.query_definitions import outline_of, query_of
 
 _RING_VERTICES_MIN = 3
 
@@ -199,7 +199,7 @@ def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:
     if names.specs is None and not any(columns):
         return plain
     kinds = read_column(request.kinds, U1, "kinds", rows=count)
-    _check_specs(names, kinds)
+    _check_specs(names, kinds, plain.rows.has_words)
     past_ms = read_column(request.past_ms, I8, "past_ms", rows=count)
     if (past_ms < NO_PAST).any():
         raise InvalidArgument("must not be negative", field="past_ms")
@@ -213,13 +213,20 @@ def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:
     )
 
 
-def _check_specs(names: QueryNames, kinds: NDArray[np.uint8]) -> None:
-    """Refuses invalid definitions, and those not of their row's handle and kind."""
+def _check_specs(names: QueryNames, kinds: NDArray[np.uint8], has_words: bool) -> None:
+    """Refuses invalid definitions, and those not of their row's handle and kind.
+
+    Args:
+        names: with the definitions.
+        kinds: u1[q], of the rows.
+        has_words: whether the rows hold the words of texts. Else slots take texts from definitions.
+    """
+    read = outline_of if has_words else query_of
     specs = names.specs or ("",) * len(kinds)
     for row in np.flatnonzero((kinds != KIND_RANGE) | np.array([bool(spec) for spec in specs])):
         with Member(f"names.specs[{row}]"):
             try:
-                query = query_of(specs[row])
+                query = read(specs[row])
             except orjson.JSONDecodeError as error:
                 raise InvalidArgument(f"is no JSON: {error}") from None
             is_needed = kinds[row] != KIND_RANGE or (

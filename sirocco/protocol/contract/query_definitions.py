@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import orjson
@@ -19,6 +20,8 @@ PARSED_LENGTH_MAX = 2_048
 
 
 PARSED_LONG_MAX = 16
+
+_IN_COLUMNS = frozenset({"region", "text", "fold", "highlight", "where"})
 
 
 def spec_of(query: Query) -> str:
@@ -46,11 +49,39 @@ def query_of(spec: str) -> Query:
     return _short_query(spec) if len(spec) <= PARSED_LENGTH_MAX else _long_query(spec)
 
 
+def outline_of(spec: str) -> Query:
+    """Returns the query of a definition without what slots have in columns.
+
+    That is region, text, and the filter but for ranked queries. Clients choose what these take to
+    read, up to 20 ms, and each slot reads each query.
+
+    Raises:
+        InvalidArgument: As `parse_query`.
+        orjson.JSONDecodeError: It is no JSON.
+    """
+    return _short_outline(spec) if len(spec) <= PARSED_LENGTH_MAX else _outline(spec)
+
+
 def _parsed(spec: str) -> Query:
     return parse_query(orjson.loads(spec), limits=STORED_LIMITS)
+
+
+def _outline(spec: str) -> Query:
+    members = orjson.loads(spec)
+    if not isinstance(members, dict) or members.get("kind") == "ranked":
+        return parse_query(members, limits=STORED_LIMITS)
+    rest = {name: value for name, value in members.items() if name not in _IN_COLUMNS}
+    query = parse_query(rest, limits=STORED_LIMITS)
+    if isinstance(query, RangeQuery) and "highlight" in members:
+        # By itself it is refused.
+        return replace(query, highlight=members["highlight"] is True)
+    return query
 
 
 _short_query = lru_cache(PARSED_MAX)(_parsed)
 
 
 _long_query = lru_cache(PARSED_LONG_MAX)(_parsed)
+
+
+_short_outline = lru_cache(PARSED_MAX)(_outline)

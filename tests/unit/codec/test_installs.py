@@ -19,10 +19,12 @@ from sirocco.index.base.kinds import (
     kind_number,
 )
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.expression import Expression
 from sirocco.model.query import parse_query
 from sirocco.protocol.contract.effects import Append
 from sirocco.protocol.contract.messages import NO_PAST, Change, Installed
 from sirocco.protocol.contract.query_definitions import PARSED_LONG_MAX, query_of, spec_of
+from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.router.queries.install_records import Installs, routed_queries
 from tests.support.random_messages import differences
 from tests.support.values import change_of, request_of, uniform_routing
@@ -126,6 +128,24 @@ def test_a_definition_without_kinds_is_refused() -> None:
     with pytest.raises(InvalidArgument) as caught:
         read_installed(request)
     assert caught.value.field == "kinds"
+
+
+def test_slots_take_queries_without_reading_what_they_look_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of 16 slots read the longest twice: 32 times what its tenant may take of a router."""
+    text = " OR ".join(f"word{i:05}" for i in range(250))
+    queries = [TRACKED, KNN, TERMS, RANGE | {"highlight": True}]
+    request = write_installed(installed_for(*(each | {"text": text} for each in queries)))
+
+    def parsed(*_: object, **__: object) -> Expression:
+        raise AssertionError("an expression was parsed")
+
+    monkeypatch.setattr(Expression, "parse", parsed)
+    slot = Slot(0, 1)
+    slot.open(0, 0, 1, 0)
+    slot.take([(0, read_installed(request))])
+    assert [len(family.table) for family in slot.standing.families] == [1, 1, 1, 1]
 
 
 def test_long_definitions_do_not_stay_parsed() -> None:

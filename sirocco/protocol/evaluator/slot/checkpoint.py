@@ -218,12 +218,13 @@ def _tracked(state: State) -> State:
 
 
 def _restore_steps(standing: StandingQueries, state: State, subscribers: tuple[str, ...]) -> None:
-    queries = [step_kind(spec.decode()) for spec in unpacked("steps.specs", state)]
+    specs = [spec.decode() for spec in unpacked("steps.specs", state)]
+    whole = [spec_query(spec) for spec in specs]
     filters = [text.decode() for text in unpacked("steps.filters", state)]
     starts_ms = state["steps.starts_ms"].tolist()
     rows = standing.steps.restore(
-        queries,
-        conditions_of(compile_queries(queries, starts_ms), filters, standing.hashing),
+        [step_kind(spec) for spec in specs],
+        conditions_of(compile_queries(whole, starts_ms), filters, standing.hashing),
         _without("steps", state),
     )
     _put_names(standing.families[STEPS].table, "steps", state, rows, subscribers)

@@ -15,7 +15,7 @@ from sirocco.index.store.store_condition import Condition, compile_condition
 from sirocco.model.attributes import Filter
 from sirocco.model.query import KnnQuery, Query, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import TermHashing
-from sirocco.protocol.contract.query_definitions import query_of
+from sirocco.protocol.contract.query_definitions import outline_of, query_of
 from sirocco.protocol.contract.query_specs import definition_of_spec, versioned_spec
 from sirocco.protocol.evaluator.standing.step_schedule import StepKind
 
@@ -56,15 +56,20 @@ def tracked_member(spec: str) -> str:
     return str(orjson.loads(definition_of_spec(spec))["track"])
 
 
+def spec_outline(spec: str) -> Query:
+    """Returns the query of a spec without what slots have in columns."""
+    return outline_of(definition_of_spec(spec))
+
+
 def knn_of(spec: str) -> KnnQuery:
-    """Returns the knn query of a spec."""
-    query = spec_query(spec)
+    """Returns the outline of a knn query."""
+    query = spec_outline(spec)
     assert isinstance(query, KnnQuery)
     return query
 
 
 def step_kind(spec: str) -> StepKind:
-    """Returns the terms or ranked query of a spec."""
-    query = spec_query(spec)
+    """Returns the outline of a terms or ranked query."""
+    query = spec_outline(spec)
     assert isinstance(query, TermsQuery | RankedQuery)
     return query

@@ -14,7 +14,7 @@ from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE
 from sirocco.index.standing.track.track_pairs import Waits
 from sirocco.model.access import tenant_of
 from sirocco.model.query import ENDED, RangeQuery
-from sirocco.protocol.evaluator.standing.definitions import spec_query
+from sirocco.protocol.evaluator.standing.definitions import spec_outline
 
 # Events of tracked queries as the index numbers them; `MatchColumns` uses the same numbers.
 _EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
@@ -26,7 +26,7 @@ def tracked_columns(
     """Returns members, bits of events, tenants and waits of queries with tracked values."""
     keys, events, waits = [], [], []
     for spec in names.specs or ():
-        query = spec_query(spec)
+        query = spec_outline(spec)
         assert isinstance(query, RangeQuery)
         assert query.track is not None
         keys.append(track_key(query.track))
