@@ -65,14 +65,22 @@ def python_files(folders: tuple[str, ...]) -> Iterator[Path]:
 
 
 def exported(tree: ast.Module) -> Counter[str]:
-    """Returns the names in `__all__`, which do not count as a use."""
-    return Counter(
+    """Returns the names in `__all__` and their imports, which do not count as a use."""
+    names = Counter(
         each.value
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
         for each in ast.walk(node.value)
-        if isinstance(each, ast.Constant)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
     )
+    imported = Counter(
+        each.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for each in node.names
+        if each.name in names
+    )
+    return names + imported
 
 
 def test_what_tests_alone_reach_is_gone() -> None:
