@@ -244,8 +244,8 @@ def values(dice: Random) -> None:
     # Values of two keys with one handle.
     handles = np.array(chosen[:3], np.uint64)
     own = np.full(len(handles), keys[0], np.uint64), np.full(len(handles), keys[1], np.uint64)
-    held = index._sets.handles_of(own[0], handles)
-    chosen += index._sets.handles_of(own[1], held).tolist()
+    held = index._values.sets.handles_of(own[0], handles)
+    chosen += index._values.sets.handles_of(own[1], held).tolist()
     live: dict[int, DrawnQuery] = {}
     inside: dict[tuple[int, int], set[int]] = {}
     position = 0

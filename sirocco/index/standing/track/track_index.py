@@ -22,7 +22,7 @@ from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.row_store import BORN, NEVER_DEAD, RowStore
-from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
+from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.member_checks import accepted_pairs, satisfied_members
 from sirocco.index.standing.track.track_pairs import (
     Members,
@@ -32,33 +32,11 @@ from sirocco.index.standing.track.track_pairs import (
     named_values,
 )
 from sirocco.index.standing.track.track_state import state_of
-from sirocco.index.standing.track.tracked_rows import ROW_BYTES, TrackedRows
-from sirocco.index.standing.track.value_sets import ValueSets
+from sirocco.index.standing.track.tracked_values import TrackedValues
 from sirocco.index.standing.vocabulary import Vocabulary
-from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.pyramid import ROW_WORDS
-from sirocco.kernels.standing.track_sets import (
-    DUE,
-    DWELLS,
-    ENTERS,
-    EXITS,
-    INSIDE,
-    LAST,
-    LEAVES,
-    NEVER_DUE,
-    OWN_SET,
-    PHASE,
-    REFUSED,
-    ROW,
-    STALE,
-    TOLD,
-    drop_stays,
-    follow,
-    put_members,
-    sweep_sets,
-    take_members,
-)
+from sirocco.kernels.standing.track_sets import ENTERS, EXITS, INSIDE, REFUSED, STALE
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["ENTERS", "EXITS", "INSIDE", "TrackIndex"]
@@ -74,17 +52,7 @@ class TrackIndex:
     One thread at a time: kernels release the GIL and write into arrays of the index.
     """
 
-    __slots__ = (
-        "_former",
-        "_garbage",
-        "_garbage_min",
-        "_hashing",
-        "_last",
-        "_ranges",
-        "_sets",
-        "_tracked",
-        "bytes_max",
-    )
+    __slots__ = ("_former", "_hashing", "_ranges", "_values")
 
     def __init__(
         self,
@@ -94,16 +62,11 @@ class TrackIndex:
         limits: StandingLimits = LIMITS,
     ) -> None:
         """Creates an empty index; arguments as of `RangeIndex`, and the limits of a slot."""
-        self.bytes_max = limits.tracked_bytes_max
-        self._garbage_min = limits.track_garbage_min
         self._ranges = RangeIndex(grid, expected_queries, hashing)
-        self._tracked = TrackedRows()
-        self._sets = ValueSets()
+        self._values = TrackedValues(self._ranges.row_store, limits)
         # Handles of sets that an old checkpoint stored under former hashes of their values.
         self._former: set[int] = set()
-        self._last = LastObjects(limits.track_objects_garbage_min)
         self._hashing = hashing
-        self._garbage = 0
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -140,7 +103,7 @@ class TrackIndex:
         rows = self._ranges.insert(queries, position)
         if len(rows) == 0:
             return rows
-        self._tracked.put(rows, queries, keys, events, tenants, waits)
+        self._values.rows.put(rows, queries, keys, events, tenants, waits)
         return rows
 
     def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
@@ -151,12 +114,11 @@ class TrackIndex:
             position: slot position of the removal, not below that of an earlier one.
         """
         # Nothing becomes due for a query that has ended.
-        if len(waiting := rows[self._tracked.has_stays.array[rows] != 0]):
+        if len(waiting := rows[self._values.rows.has_stays.array[rows] != 0]):
             self.take_members(waiting)
-            self._tracked.end_waits(waiting)
+            self._values.rows.end_waits(waiting)
         self._ranges.remove(rows, position)
-        self._garbage += int(self._tracked.members.array[rows].sum())
-        self._tracked.end(rows)
+        self._values.end(rows)
 
     def reclaim(self, position: int, rows_max: int = 4096) -> int:
         """Frees the memory of removed queries, once no object before their end can follow.
@@ -169,35 +131,10 @@ class TrackIndex:
             The number of freed rows, which may be reused.
         """
         freed = self._ranges.reclaim(position, rows_max)
-        if freed and self._garbage > max(self._garbage_min, self._sets.entries_count // 2):
-            self._sweep()
-        self._tidy()
+        if freed:
+            self._values.reclaim()
+        self._values.tidy()
         return freed
-
-    def _tidy(self) -> None:
-        """Gives back memory, if most of it is that of values which have left."""
-        held = self._sets
-        if self._last.is_crowded(held.entries_count, self._tracked.row_bytes.array):
-            held.renumber(self._last.keep(held.members()[3]))
-        if held.is_sparse:
-            self._sets = held.compacted()
-
-    def _sweep(self) -> None:
-        sets = self._sets.all()
-        self._garbage = sweep_sets(
-            sets,
-            self._sets.words,
-            self._sets.blocks,
-            self._sets.entries,
-            self._sets.stays.table,
-            self._ranges.row_store.words,
-            self._ranges.row_store.state,
-            self._tracked.generations.array,
-            self._last.weights,
-            self._sets.charges,
-            self._sets.progress,
-        )
-        self._sets.drop_empty(sets)
 
     def expire(self, now_ms: int) -> npt.NDArray[np.int32]:
         """Returns rows whose lifetime has ended, each once; the caller removes them.
@@ -260,129 +197,54 @@ class TrackIndex:
             return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
         if self._former and former_values is not None:
             self._rename(keys, values, former_values)
+        tracked, held = self._values.rows, self._values.sets
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
         # The object's value that each query tracks; from here on pairs of value and query.
-        named = named_values(rows, keys, object_rows, self._tracked.keys.array[query_rows])
+        named = named_values(rows, keys, object_rows, tracked.keys.array[query_rows])
         named, query_rows = named[named >= 0], query_rows[named >= 0]
-        if len(residual := np.flatnonzero(self._tracked.flags.array[query_rows] & FLAG_RESIDUAL)):
+        if len(residual := np.flatnonzero(tracked.flags.array[query_rows] & FLAG_RESIDUAL)):
             holds = accepted_pairs(rows[named], query_rows, residual, accepts)
             named, query_rows = named[holds], query_rows[holds]
         order = np.argsort(named, kind="stable")
         named, query_rows = named[order], query_rows[order]
         is_in_some = np.zeros(len(keys), np.bool_)
         is_in_some[named] = True
-        sets = self._sets.find_or_make(self._sets.handles_of(keys, values), is_in_some)
+        sets = held.find_or_make(held.handles_of(keys, values), is_in_some)
         if former_values is not None:
-            self._sets.note(sets, former_values)
-        numbers = np.full(len(keys), NOT_KNOWN, np.int32)
-        if rows_of is not None and len(named):
-            # An object is kept once, even if several of its values are inside queries.
-            satisfying = sorted_distinct(named)
-            distinct, places = np.unique(rows[satisfying], return_inverse=True)
-            numbers[satisfying] = self._last.add(rows_of(distinct)) + places
-        hits, told_numbers = self._follow(
+            held.note(sets, former_values)
+        numbers = self._values.keep_objects(rows, named, rows_of)
+        hits, told_numbers = self._values.follow(
             arrival_ms[rows], positions[rows], keys, sets, numbers, named, query_rows
         )
-        has_stay = self._tracked.has_stays.array[hits.query_rows] != 0
+        has_stay = tracked.has_stays.array[hits.query_rows] != 0
         told = None
         if has_stay.any():
             if rows_of is None:
                 raise ValueError("rows_of: is missing, and a query that waits needs it")
-            told = self._told(hits.where(has_stay), told_numbers[has_stay], rows, rows_of)
+            told = self._values.events_with_objects(
+                hits.where(has_stay), told_numbers[has_stay], rows, rows_of
+            )
             hits = hits.where(~has_stay)
         hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32), told=told)
-        self._tidy()
+        self._values.tidy()
         return hits
-
-    def _told(
-        self,
-        hits: TrackHits,
-        numbers: npt.NDArray[np.int32],
-        rows: npt.NDArray[np.int64],
-        rows_of: Callable[[npt.NDArray[np.intp]], StoredRows],
-    ) -> ToldEvents:
-        """Returns events of queries with stays, each with the object that it tells.
-
-        Args:
-            hits: the events; `object_rows` are places in `rows`.
-            numbers: i4[m], of the object that is told; -1: it is the object of the batch.
-            rows, rows_of: as of `match`.
-        """
-        is_own = numbers == NOT_KNOWN
-        objects, places = [], np.empty(len(hits), np.int32)
-        if is_own.any():
-            distinct, found = np.unique(rows[hits.object_rows[is_own]], return_inverse=True)
-            objects.append(rows_of(distinct))
-            places[is_own] = found
-        if not is_own.all():
-            known, found = np.unique(numbers[~is_own], return_inverse=True)
-            places[~is_own] = found + sum(map(len, objects))
-            objects.append(self._last.take(known))
-        joined = objects[0] if len(objects) == 1 else StoredRows.concat(objects)
-        # What was due before an object comes before the object's own events.
-        order = 2 * hits.object_rows.astype(np.int64) + is_own
-        return ToldEvents(joined, places, hits.query_rows, hits.events, order)
 
     # Waits ---------------------------------------------------------------------------------
 
     @property
     def next_due_ms(self) -> int:
         """When a value has next been inside or outside for long enough; `NEVER_DUE`: never."""
-        return self._sets.stays.next_ms
+        return self._values.sets.stays.next_ms
 
     @property
     def has_waits(self) -> bool:
         """Whether any query has stays."""
-        return bool(self._tracked.has_stays.array.any())
+        return bool(self._values.rows.has_stays.array.any())
 
     def take_due(self, time_ms: int) -> ToldEvents | None:
         """Tells what is due before a time: values have entered or left; None without events."""
-        stays = self._sets.stays
-        due = stays.due_before(time_ms)
-        rows, phases, dues_ms, numbers, sets = (
-            stays.table[due, column] for column in (ROW, PHASE, DUE, LAST, OWN_SET)
-        )
-        has_left = phases == LEAVES
-        stays.table[due, PHASE], stays.table[due, DUE] = TOLD, NEVER_DUE
-        bits = self._tracked.events.array[rows]
-        entered = np.where(bits >> ENTERS & 1, ENTERS, np.where(bits >> INSIDE & 1, INSIDE, 0))
-        events = np.where(has_left, np.where(bits >> EXITS & 1, EXITS, 0), entered)
-        told = None
-        if (is_told := (events != 0) & (numbers != NOT_KNOWN)).any():
-            known, places = np.unique(numbers[is_told], return_inverse=True)
-            told = ToldEvents(
-                self._last.take(known),
-                places.astype(np.int32),
-                rows[is_told].astype(np.int32),
-                events[is_told].astype(np.uint8),
-                dues_ms[is_told],
-            )
-        if has_left.any():
-            self._drop_stays(due[has_left])
-            self._sets.drop_empty(sorted_distinct(sets[has_left].astype(np.int32)))
-        stays.changed()
-        self._tidy()
-        return told
-
-    def _drop_stays(self, dropped: npt.NDArray[np.int64]) -> None:
-        held = self._sets
-        count = drop_stays(
-            dropped,
-            held.words,
-            held.blocks,
-            held.entries,
-            held.stays.table,
-            held.stays.state,
-            self._tracked.members.array,
-            self._last.weights,
-            held.charges,
-            self._tracked.row_bytes.array,
-            self._tracked.tenant_rows.array,
-            self._tracked.tenants,
-            held.progress,
-        )
-        required(count - len(dropped), "drop_stays: a stay without an entry")
+        return self._values.take_due(time_ms)
 
     def _rename(
         self,
@@ -391,76 +253,12 @@ class TrackIndex:
         former_values: npt.NDArray[np.uint64],
     ) -> None:
         """Renames sets with former hashes to the hashes of these values."""
-        handles = self._sets.handles_of(keys, values).tolist()
-        former = self._sets.handles_of(keys, former_values).tolist()
+        handles = self._values.sets.handles_of(keys, values).tolist()
+        former = self._values.sets.handles_of(keys, former_values).tolist()
         for handle, before in zip(handles, former, strict=True):
             if before in self._former:
                 self._former.discard(before)
-                self._sets.rename(before, handle)
-
-    def _follow(
-        self,
-        arrival_ms: npt.NDArray[np.int64],
-        positions: npt.NDArray[np.int64],
-        keys: npt.NDArray[np.uint64],
-        sets: npt.NDArray[np.int32],
-        numbers: npt.NDArray[np.int32],
-        named: npt.NDArray[np.int64],
-        query_rows: npt.NDArray[np.int32],
-    ) -> tuple[TrackHits, npt.NDArray[np.int32]]:
-        """Converts the present pairs of value and query, in the order of values, into events.
-
-        With each event the number of the object that is told, -1 for the object itself.
-        """
-        n, held = len(keys), self._sets
-        touched = sorted_distinct(sets[sets >= 0])
-        entries_max = int(held.counts(touched).sum()) + len(query_rows)
-        held.reserve(entries_max)
-        held.stays.reserve(int(np.count_nonzero(self._tracked.has_stays.array[query_rows])))
-        room = 2 * entries_max + len(query_rows)
-        out_objects = np.empty(room, np.int32)
-        out_rows = np.empty(room, np.int32)
-        out_events = np.empty(room, np.uint8)
-        out_numbers = np.empty(room, np.int32)
-        count = follow(
-            sets,
-            numbers,
-            keys,
-            arrival_ms,
-            positions,
-            np.searchsorted(named, np.arange(n + 1)),
-            query_rows,
-            held.words,
-            held.blocks,
-            held.entries,
-            held.stays.table,
-            held.stays.state,
-            self._ranges.row_store.words,
-            self._tracked.keys.array,
-            self._tracked.generations.array,
-            self._tracked.stamps.array,
-            self._tracked.members.array,
-            self._tracked.events.array,
-            self._tracked.has_stays.array,
-            self._tracked.dwells_ms.array,
-            self._tracked.leaves_ms.array,
-            self._last.weights,
-            held.charges,
-            self._tracked.row_bytes.array,
-            self._tracked.tenant_rows.array,
-            self._tracked.tenants,
-            self.bytes_max,
-            held.progress,
-            out_objects,
-            out_rows,
-            out_events,
-            out_numbers,
-        )
-        required(count, "follow: no room")
-        held.stays.changed()
-        held.drop_empty(touched)
-        hits = TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
-        return hits, out_numbers[:count]
+                self._values.sets.rename(before, handle)
 
     # Members ------------------------------------------------------------------------------
 
@@ -470,77 +268,27 @@ class TrackIndex:
         Args:
             rows: i4[k], rows in use, each once.
         """
-        count = int(self._tracked.members.array[rows].sum())
-        out = [np.empty(count, dtype) for dtype in ("i4", "i4", "i4", "i8", "i8")]
-        taken = 0
-        if count:
-            is_taken = np.zeros(len(self._tracked.members.array), np.uint8)
-            is_taken[rows] = 1
-            taken = take_members(
-                is_taken,
-                self._sets.words_in_use,
-                self._sets.blocks,
-                self._sets.entries,
-                self._sets.stays.table,
-                self._sets.stays.state,
-                self._tracked.generations.array,
-                self._tracked.members.array,
-                self._last.weights,
-                self._sets.charges,
-                self._tracked.row_bytes.array,
-                self._tracked.tenant_rows.array,
-                self._tracked.tenants,
-                self._sets.progress,
-                *out,
-            )
-        self._sets.stays.changed()
-        own, query_rows, numbers, phases, dues_ms = (column[:taken] for column in out)
-        keys = self._tracked.keys.array[query_rows]
-        values = self._sets.handles_of(keys, self._sets.handles_in(own))
-        self._sets.drop_empty(sorted_distinct(own))
-        order = np.lexsort((values, query_rows))
-        members = Members(query_rows[order], values[order], numbers[order])
-        if not self._tracked.has_stays.array[rows].any():
-            return members
-        sinces_ms = dues_ms - self._waits_of(query_rows, phases)
-        sinces_ms = np.where(phases == TOLD, 0, sinces_ms)
-        return replace(members, phases=phases[order], sinces_ms=sinces_ms[order])
-
-    def _waits_of(
-        self, rows: npt.NDArray[np.int32], phases: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        """Returns i8[m], how long each of some queries waits in a phase."""
-        dwells_ms, leaves_ms = self._tracked.dwells_ms.array, self._tracked.leaves_ms.array
-        waits = [(phases == DWELLS) * dwells_ms[rows], (phases == LEAVES) * leaves_ms[rows]]
-        return np.asarray(waits[0] + waits[1])
+        return self._values.take(rows)
 
     def put_members(self, members: Members) -> None:
         """Puts values inside queries in which they are not, without events.
 
         What they wait for counts from the same time on, and is as long as the queries say.
         """
-        phases, dues_ms = members.phases, None
-        if phases is not None and members.sinces_ms is not None:
-            waits = self._waits_of(members.query_rows, phases)
-            dues_ms = np.where(phases == TOLD, NEVER_DUE, members.sinces_ms + waits)
-            # Also a query that does not wait itself: what is due already comes with the next time.
-            self._tracked.has_stays.array[members.query_rows[phases != TOLD]] = 1
-        self._put_members(
-            members.query_rows, members.values, members.numbers, None, phases, dues_ms
-        )
+        self._values.put(members)
 
     def objects(self, numbers: npt.NDArray[np.int32]) -> StoredRows:
         """Returns the objects of members, one row each; at least one."""
-        return self._last.take(numbers)
+        return self._values.last.take(numbers)
 
     def keys_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """Returns u8[k], the attribute that each query tracks."""
-        keys: npt.NDArray[np.uint64] = self._tracked.keys.array[rows]
+        keys: npt.NDArray[np.uint64] = self._values.rows.keys.array[rows]
         return keys
 
     def reports(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
         """Returns bool[k], whether each query asks for an event."""
-        bits = self._tracked.events.array[rows] >> np.uint8(event)
+        bits = self._values.rows.events.array[rows] >> np.uint8(event)
         is_reported: npt.NDArray[np.bool_] = bits & 1 != 0
         return is_reported
 
@@ -559,7 +307,7 @@ class TrackIndex:
             position: position in the slot.
             accepts: returns, for some objects, the `accepts` of `match`.
         """
-        flags = self._tracked.flags.array
+        flags = self._values.rows.flags.array
         return satisfied_members(
             *(self._ranges, flags, members, self.objects),
             *(begins_ms, position, accepts, self._hashing),
@@ -582,7 +330,8 @@ class TrackIndex:
             rows: i4[n], rows in use; None: all, ascending, including removed ones that are not
                 reclaimed.
         """
-        return state_of(self._ranges, self._tracked, self._sets, self._former, self._last, rows)
+        held = self._values
+        return state_of(self._ranges, held.rows, held.sets, self._former, held.last, rows)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
         """Puts the queries of a state into this empty index.
@@ -601,7 +350,7 @@ class TrackIndex:
         # Only states with queries that wait have these.
         waits = Waits(state["dwells_ms"], state["leaves_ms"]) if "dwells_ms" in state else None
         rows = self.insert(queries, state["keys"], state["events"], int(born.max()), tenants, waits)
-        self._tracked.has_stays.array[rows] = state.get("has_stays", 0)
+        self._values.rows.has_stays.array[rows] = state.get("has_stays", 0)
         # Until an object at the greatest of them arrives, births are compared one by one.
         self._ranges.row_store.words[rows.astype(np.int64) * ROW_WORDS + BORN] = born
         members, former_values = rows[state["member_queries"]], state["member_values"]
@@ -610,8 +359,8 @@ class TrackIndex:
         numbers = state.get("member_objects", np.full(len(members), NOT_KNOWN, np.int32))
         last = {n.removeprefix("last."): c for n, c in state.items() if n.startswith("last.")}
         if last:
-            self._last.add(StoredRows.from_columns(last).with_terms(self._hashing))
-        self._put_members(
+            self._values.last.add(StoredRows.from_columns(last).with_terms(self._hashing))
+        self._values.put_columns(
             members,
             values,
             np.asarray(numbers, np.int32),
@@ -620,55 +369,11 @@ class TrackIndex:
             state.get("member_dues_ms"),
         )
         is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
-        handles = self._sets.handles_of(self._tracked.keys.array[members], values)
+        handles = self._values.sets.handles_of(self._values.rows.keys.array[members], values)
         self._former.update(handles[is_former].tolist())
         for position in sorted_distinct(dead[dead != NEVER_DEAD]).tolist():
             self.remove(rows[dead == position], position)
         return rows
-
-    def _put_members(
-        self,
-        rows: npt.NDArray[np.int32],
-        values: npt.NDArray[np.uint64],
-        numbers: npt.NDArray[np.int32],
-        former_values: npt.NDArray[np.uint64] | None = None,
-        phases: npt.NDArray[np.int64] | None = None,
-        dues_ms: npt.NDArray[np.int64] | None = None,
-    ) -> None:
-        if not len(rows):
-            return
-        held = self._sets
-        if phases is None or dues_ms is None:
-            phases, dues_ms = np.full(len(rows), TOLD), np.full(len(rows), NEVER_DUE)
-        held.stays.reserve(int(np.count_nonzero(self._tracked.has_stays.array[rows])))
-        handles = held.handles_of(self._tracked.keys.array[rows], values)
-        sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
-        if former_values is not None:
-            held.note(sets, former_values)
-        held.reserve(int(held.counts(sorted_distinct(sets)).sum()) + len(rows))
-        done = put_members(
-            sets,
-            rows,
-            numbers,
-            phases,
-            dues_ms,
-            held.words,
-            held.blocks,
-            held.entries,
-            held.stays.table,
-            held.stays.state,
-            self._tracked.generations.array,
-            self._tracked.members.array,
-            self._tracked.has_stays.array,
-            self._last.weights,
-            held.charges,
-            self._tracked.row_bytes.array,
-            self._tracked.tenant_rows.array,
-            self._tracked.tenants,
-            held.progress,
-        )
-        required(done, "put_members: no room")
-        held.stays.changed()
 
     # Measures ------------------------------------------------------------------------------
 
@@ -680,25 +385,24 @@ class TrackIndex:
     @property
     def tracked_values(self) -> int:
         """Values that are inside some query, or were when it ended."""
-        return len(self._sets)
+        return len(self._values.sets)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes counted for them, at most `bytes_max` unless a state held more."""
-        return self._sets.held_bytes
+        """Bytes counted for them, at most the limit unless a state held more."""
+        return self._values.sets.held_bytes
 
     @property
     def refused_total(self) -> int:
         """Pairs of an object and a query so far whose value did not enter, for want of room."""
-        return int(self._sets.progress[REFUSED])
+        return int(self._values.sets.progress[REFUSED])
 
     @property
     def stale_total(self) -> int:
         """Values of queries so far whose newest object was too large to be kept."""
-        return int(self._sets.progress[STALE])
+        return int(self._values.sets.progress[STALE])
 
     @property
     def bytes_total(self) -> int:
         """Bytes of memory that the index takes."""
-        rows = self._ranges.row_store.in_use * ROW_BYTES
-        return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
+        return self._ranges.bytes_total + self._values.bytes_total

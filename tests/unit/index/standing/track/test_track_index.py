@@ -245,14 +245,14 @@ def test_random_life_equals_oracle(seed: int, garbage_min: int) -> None:
     for _ in range(14):
         life.step()
         inside = sum(len(rows) for rows in life.sets.inside.values())
-        assert life.index._sets.entries_count >= inside
+        assert life.index._values.sets.entries_count >= inside
         assert life.index.live_queries == len(life.alive())
     # Without queries no value is inside, and a sweep leaves nothing.
     life.remove(life.alive())
     life.position += 1
     life.reclaim()
-    life.index._sweep()
-    assert (life.index.tracked_values, life.index._sets.entries_count) == (0, 0)
+    life.index._values._sweep()
+    assert (life.index.tracked_values, life.index._values.sets.entries_count) == (0, 0)
 
 
 def box(west: float, east: float, expires_ms: int = NEVER_MS) -> PlainQuery:
@@ -293,7 +293,7 @@ def test_values_of_two_keys_that_share_a_set_stay_apart() -> None:
     index = TrackIndex()
     live = {0: Tracker(box(0, 10), 1), 1: Tracker(box(0, 10), 2)}
     insert(index, list(live.values()), 0)
-    handles = index._sets.handles_of
+    handles = index._values.sets.handles_of
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
     value = np.array([7], np.uint64)
     second = int(handles(two, handles(one, value))[0])
@@ -355,8 +355,8 @@ def test_values_without_further_objects_take_no_memory() -> None:
         assert index.reclaim(100 * step + 50, rows_max=1) == 1
         assert index.reclaim(100 * step + 50) == 1
     insert(index, [live[0], live[1]], 900)
-    index._sweep()
-    assert (index.tracked_values, index._sets.entries_count) == (0, 0)
+    index._values._sweep()
+    assert (index.tracked_values, index._values.sets.entries_count) == (0, 0)
 
 
 def test_many_values_in_many_queries() -> None:
@@ -374,7 +374,7 @@ def test_many_values_in_many_queries() -> None:
         ]
         assert match(index, objects, live) == sets.take(objects, live)
         inside = sum(len(rows) for rows in sets.inside.values())
-        assert index._sets.entries_count == inside
+        assert index._values.sets.entries_count == inside
         assert index.tracked_values == sum(bool(rows) for rows in sets.inside.values())
     away = [at(-179.0, 99, 1 + v % 2, v) for v in range(60)]
     assert match(index, away, live) == sets.take(away, live)

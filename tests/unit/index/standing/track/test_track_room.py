@@ -115,7 +115,7 @@ class Slot:
     def moved(self) -> Slot:
         """The slot at its next owner, from a checkpoint."""
         after = Slot.__new__(Slot)
-        after.limits = replace(self.limits, tracked_bytes_max=self.index.bytes_max)
+        after.limits = replace(self.limits, tracked_bytes_max=self.index._values.bytes_max)
         after.index = TrackIndex(limits=after.limits)
         after.position = self.position
         # As a checkpoint lists the queries, by whatever rows they have here.
@@ -143,8 +143,8 @@ def test_values_without_end_take_bounded_memory_and_are_counted() -> None:
     assert 1_000 <= index.tracked_values <= 1_001
     # All others are matches, and counted.
     assert events.count(INSIDE) == index.refused_total == 20_000 - index.tracked_values
-    assert index.held_bytes <= index.bytes_max
-    assert len(index._last) < 4_096
+    assert index.held_bytes <= index._values.bytes_max
+    assert len(index._values.last) < 4_096
 
 
 def test_room_that_values_leave_is_given_to_others() -> None:
@@ -180,8 +180,8 @@ def test_no_tenant_takes_the_room_of_all() -> None:
     slot = Slot(room_for(1_000), [*regions, box(20, 30)], tenants=[7] * greedy + [9])
     for begin in range(0, 5_000, 500):
         slot.see(*(Seen(v, 120.2 + v % greedy) for v in range(begin, begin + 500)))
-    tenants: Any = slot.index._tracked.tenants
-    share = 0.75 * slot.index.bytes_max
+    tenants: Any = slot.index._values.rows.tenants
+    share = 0.75 * slot.index._values.bytes_max
     assert 0.98 * share < tenants[0, USED] <= share
     events = slot.see(*(Seen(v, 25.0) for v in range(9_000, 9_100)))
     assert {event for _, event, _ in events} == {ENTERS}
@@ -255,8 +255,9 @@ def test_every_owner_of_a_slot_decides_equally(
         assert moves.index.held_bytes == stays.index.held_bytes
         refused = stays.index.refused_total + stays.index.stale_total
         for slot in (stays, moves):
-            own = slot.index._tracked.row_bytes.array[slot.query_rows]
-            assert own.tolist() == stays.index._tracked.row_bytes.array[stays.query_rows].tolist()
+            own = slot.index._values.rows.row_bytes.array[slot.query_rows]
+            counted = stays.index._values.rows.row_bytes.array[stays.query_rows]
+            assert own.tolist() == counted.tolist()
     assert refused or bytes_max == 300_000
     assert stays.index.held_bytes <= max(bytes_max, 0)
 
@@ -264,7 +265,7 @@ def test_every_owner_of_a_slot_decides_equally(
 def test_what_was_held_before_there_was_a_bound_is_kept() -> None:
     slot = Slot(1 << 30)
     slot.see(*(Seen(v) for v in range(300)))
-    slot.index.bytes_max = 1_000
+    slot.index._values.bytes_max = 1_000
     after = slot.moved()
     assert after.index.tracked_values == 300
     assert after.see(Seen(1), Seen(500)) == [(0, INSIDE, 0), (1, INSIDE, 0)]
@@ -305,5 +306,5 @@ def test_the_count_of_bytes_is_near_what_they_take() -> None:
         slot.see(*(Seen(v, text=100) for v in range(begin, begin + 10_000)))
     index: Any = slot.index
     assert index.held_bytes > LIMITS.tracked_bytes_max // 2 - 1_000
-    measured = index._sets.bytes_total + index._last.bytes_total
+    measured = index._values.sets.bytes_total + index._values.last.bytes_total
     assert measured < 2 * index.held_bytes

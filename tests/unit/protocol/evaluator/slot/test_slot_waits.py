@@ -292,6 +292,6 @@ def test_states_are_given_back_and_the_others_go_on(log: Log) -> None:
             log.route(*sorted(objects[begin : begin + 1_000], key=lambda one: int(one["ts"])))
     slot = opened(0)
     slot.take(log.records)
-    assert slot.standing.tracked._sets.stays.end < 100
+    assert slot.standing.tracked._values.sets.stays.end < 100
     log.route(time_ms=3_600_007)
     assert sorted(number for number, _ in log.events([3])) == [*range(count - 10, count)]

@@ -137,7 +137,7 @@ def test_an_object_that_is_inside_by_many_values_is_kept_once() -> None:
     for number, routed in routed_by(made, [crowded(1)]):
         if number == 0:
             assert len(sent_by(slot, [(slot.offset, routed)])) > 200
-    assert len(slot.standing.tracked._last) == 1
+    assert len(slot.standing.tracked._values.last) == 1
 
 
 def test_no_turn_makes_more_than_may_be_made_at_once() -> None:
