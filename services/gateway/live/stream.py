@@ -18,8 +18,8 @@ from sirocco.runtime.grpc.shares import Shares
 from sirocco.services.gateway.callers import Caller, caller_of
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.live.sampler import Sampler
-from sirocco.services.gateway.notifications import EventWire, GoneError
 from sirocco.services.gateway.problems import problem_of, problem_response
+from sirocco.services.gateway.wires import EventWire, GoneError
 
 # Tokens for which the cluster is looked at, in all and of one tenant: each costs calls a second.
 # Consoles with one token share its looks.

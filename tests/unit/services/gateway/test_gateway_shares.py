@@ -30,11 +30,12 @@ from sirocco.services.gateway.callers import Caller
 from sirocco.services.gateway.connections import TRANSPORT
 from sirocco.services.gateway.front import Front
 from sirocco.services.gateway.live.stream import TENANT_SAMPLERS_MAX, LiveViews
-from sirocco.services.gateway.notifications import GoneError, Position, _Wire, _Writer
+from sirocco.services.gateway.notifications import Position, _Writer
 from sirocco.services.gateway.queries import query_of
 from sirocco.services.gateway.searches import _Growing, _Growth
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
+from sirocco.services.gateway.wires import GoneError, Wire
 from sirocco.telemetry.metrics.gateway import GatewayMetrics
 from sirocco.telemetry.metrics.process import new_registry
 
@@ -391,7 +392,7 @@ def test_streams_hold_the_memory_of_what_is_not_read() -> None:
         front = front_of(event_bytes=1_000_000, room_s=0.05)
 
         def held(caller: Caller, transport: _Transport, size: int) -> Any:
-            wire = _Wire(front, transport)
+            wire = Wire(front, transport)
             opened: Any = SimpleNamespace(cursor="0.1")
             batch: Any = SimpleNamespace(message_bytes=size)
             return _Writer(front, caller, opened, Position(None), wire)._held(batch)
@@ -417,7 +418,7 @@ def test_a_stream_that_is_not_read_is_cut_and_counted_once() -> None:
     async def run() -> None:
         front = front_of(unread_s=0.0)
         transport = _Transport()
-        wire = _Wire(front, transport)
+        wire = Wire(front, transport)
         # An event and a sign of life wait; a busy loop finds the time of both over in one turn.
         waiting = [wire._in_time(asyncio.Event().wait()) for _ in range(2)]
         ends = await asyncio.gather(*waiting, return_exceptions=True)
