@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.contract.messages import (
@@ -21,14 +20,14 @@ from sirocco.protocol.contract.messages import (
 )
 from sirocco.protocol.coordinator.round_settings import ROUNDS
 from sirocco.protocol.merger.limits import RETAINED_BYTES_MAX, STEP_BYTES_MAX
-from sirocco.runtime.access.jwt_claims import ClaimRules
 from sirocco.runtime.grpc.edge import EDGE, EdgeLimits
-from sirocco.runtime.grpc.security import ALGORITHMS, JwtSettings, SecuritySettings
-from sirocco.runtime.grpc.tls import TlsFiles
+from sirocco.runtime.grpc.security import SecuritySettings
+from sirocco.runtime.grpc.security_settings import read_security
 from sirocco.runtime.process.environment import Reader
+from sirocco.runtime.process.outside_settings import read_kafka, read_redis, read_traces
 from sirocco.telemetry.audit import LEVELS
 from sirocco.telemetry.call_sampler import TRACES, TraceSettings
-from sirocco.transport.kafka_settings import COMPRESSION, COMPRESSIONS, KafkaSettings
+from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.log import TopicSpec
 
 # As Kubernetes names pods.
@@ -36,9 +35,6 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}", re.ASCII)
 
 SLOTS_MAX = 65_536
 PARTITIONS_MAX = 1_024
-
-# Tokens count as valid for so long after their end: clocks of servers differ by seconds.
-JWT_SKEW_MAX_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +250,29 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         InvalidArgument: one is missing or out of range; `field` is the variable's name.
     """
     read = Reader(os.environ if environment is None else environment)
+    cluster = _cluster(read)
+    redis, redis_ca = read_redis(read)
+    return ProcessSettings(
+        cluster=cluster,
+        kafka=read_kafka(read, cluster.cluster),
+        redis=redis,
+        redis_ca=redis_ca,
+        archive=read.text("SIROCCO_ARCHIVE", None),
+        host=read.text("SIROCCO_HOST", "127.0.0.1"),
+        grpc_port=read.integer("SIROCCO_GRPC_PORT", 0, 65_535, least=0),
+        http_port=read.integer("SIROCCO_HTTP_PORT", 0, 65_535, least=0),
+        sample=read.text("SIROCCO_SAMPLE", ""),
+        log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
+        security=read_security(read),
+        name=_name(read),
+        audit=read.choice("SIROCCO_AUDIT", "off", LEVELS),
+        traces=read_traces(read),
+    )
+
+
+def _cluster(read: Reader) -> ClusterSettings:
     event_time = read.choice("SIROCCO_ARRIVAL", "wall", ("wall", "event")) == "event"
-    cluster = ClusterSettings(
+    return ClusterSettings(
         cluster=read.text("SIROCCO_CLUSTER", DEFAULTS.cluster),
         slots=read.integer("SIROCCO_SLOTS", DEFAULTS.slots, SLOTS_MAX),
         leaves=read.integer("SIROCCO_LEAVES", DEFAULTS.leaves, SLOTS_MAX),
@@ -315,41 +332,6 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
             "SIROCCO_TENANT_CHANGE_BYTES", DEFAULTS.tenant_change_bytes, 1 << 40
         ),
     )
-    redis, redis_ca = _redis(read)
-    return ProcessSettings(
-        cluster=cluster,
-        kafka=_kafka(read, cluster.cluster),
-        redis=redis,
-        redis_ca=redis_ca,
-        archive=read.text("SIROCCO_ARCHIVE", None),
-        host=read.text("SIROCCO_HOST", "127.0.0.1"),
-        grpc_port=read.integer("SIROCCO_GRPC_PORT", 0, 65_535, least=0),
-        http_port=read.integer("SIROCCO_HTTP_PORT", 0, 65_535, least=0),
-        sample=read.text("SIROCCO_SAMPLE", ""),
-        log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
-        security=_security(read),
-        name=_name(read),
-        audit=read.choice("SIROCCO_AUDIT", "off", LEVELS),
-        traces=_traces(read),
-    )
-
-
-def _traces(read: Reader) -> TraceSettings:
-    endpoint = read.text("SIROCCO_TRACES", TRACES.endpoint)
-    used = read.when(bool(endpoint), "no SIROCCO_TRACES")
-    found = TraceSettings(
-        endpoint,
-        used.number("SIROCCO_TRACE_RATIO", TRACES.ratio, 0.0, 1.0),
-        used.integer("SIROCCO_TRACE_CALLS", TRACES.calls_per_s, 1_000),
-    )
-    try:
-        parts = urlsplit(endpoint)
-        is_whole = parts.scheme in {"http", "https"} and parts.hostname and parts.port
-    except ValueError:
-        is_whole = False
-    if endpoint and not is_whole:
-        raise InvalidArgument("is not http://HOST:PORT or https://…", field="SIROCCO_TRACES")
-    return found
 
 
 def _name(read: Reader) -> str:
@@ -357,132 +339,3 @@ def _name(read: Reader) -> str:
     if name and not _NAME.fullmatch(name):
         raise InvalidArgument("is not up to 253 of a-z, 0-9, - and .", field="SIROCCO_NAME")
     return name
-
-
-def _security(read: Reader) -> SecuritySettings:
-    certificate = read.text("SIROCCO_TLS_CERTIFICATE", "")
-    encrypted = read.when(bool(certificate), "no SIROCCO_TLS_CERTIFICATE")
-    tls = TlsFiles(
-        certificate,
-        encrypted.text("SIROCCO_TLS_KEY", None),
-        encrypted.text("SIROCCO_TLS_CA", None),
-        encrypted.text("SIROCCO_TLS_NAME", "sirocco"),
-    )
-    tokens = read.text("SIROCCO_TOKENS", "")
-    in_mesh = read.choice("SIROCCO_TOKENS_IN_PLAINTEXT", "refuse", ("refuse", "allow"))
-    jwt = _jwt(read, is_plain=in_mesh == "allow")
-    if (tokens or jwt is not None) and not certificate and in_mesh == "refuse":
-        # Anybody who intercepts one call could make any other from then on.
-        raise InvalidArgument(
-            "tokens would travel in plain text: set SIROCCO_TLS_CERTIFICATE, or "
-            "SIROCCO_TOKENS_IN_PLAINTEXT=allow where a mesh encrypts",
-            field="SIROCCO_TOKENS" if tokens else "SIROCCO_JWT_ISSUER",
-        )
-    return SecuritySettings(
-        tls if certificate else None,
-        tokens,
-        read.integer("SIROCCO_PEER_PORT", 0, 65_535, least=0),
-        jwt,
-    )
-
-
-def _jwt(read: Reader, *, is_plain: bool) -> JwtSettings | None:
-    """Returns whose JWTs are taken; `is_plain`: keys may be fetched without TLS."""
-    issuer = read.text("SIROCCO_JWT_ISSUER", "")
-    used = read.when(bool(issuer), "no SIROCCO_JWT_ISSUER")
-    rules = ClaimRules(
-        issuer=issuer,
-        audience=used.text("SIROCCO_JWT_AUDIENCE", None),
-        tenant=used.text("SIROCCO_JWT_TENANT_CLAIM", "tenant"),
-        scopes=used.text("SIROCCO_JWT_SCOPE_CLAIM", "scope"),
-        prefix=used.text("SIROCCO_JWT_SCOPE_PREFIX", "sirocco:"),
-        skew_ms=used.duration_ms("SIROCCO_JWT_CLOCK_SKEW", 30_000, 0),
-    )
-    found = JwtSettings(
-        rules=rules,
-        keys=used.text("SIROCCO_JWT_KEYS", None),
-        ca=used.text("SIROCCO_JWT_KEYS_CA", ""),
-        algorithms=_algorithms(used.text("SIROCCO_JWT_ALGORITHMS", "RS256,ES256,EdDSA,Ed25519")),
-        interval_ms=used.duration_ms("SIROCCO_JWT_KEYS_INTERVAL", 300_000, 10_000),
-    )
-    if not issuer:
-        return None
-    if rules.skew_ms > JWT_SKEW_MAX_MS:
-        raise InvalidArgument("is more than 10m", field="SIROCCO_JWT_CLOCK_SKEW")
-    if found.is_address:
-        _check_address(found.keys, is_plain=is_plain)
-    return found
-
-
-def _algorithms(text: str) -> frozenset[str]:
-    found = frozenset(each.strip() for each in text.split(",") if each.strip())
-    # Without an issuer there are none.
-    if text and not (found and found <= set(ALGORITHMS)):
-        raise InvalidArgument(
-            f"{text!r:.80} is no list of {', '.join(ALGORITHMS)}", field="SIROCCO_JWT_ALGORITHMS"
-        )
-    return found
-
-
-def _check_address(url: str, *, is_plain: bool) -> None:
-    try:
-        parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and parts.username is None
-    except ValueError:
-        is_whole = False
-    if not is_whole or (parts.scheme != "https" and not is_plain):
-        # A network that changes the answer could make tokens.
-        raise InvalidArgument(
-            "is no https://HOST[:PORT]/PATH; http:// needs SIROCCO_TOKENS_IN_PLAINTEXT=allow",
-            field="SIROCCO_JWT_KEYS",
-        )
-
-
-SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-
-
-def _kafka(read: Reader, cluster: str) -> KafkaSettings:
-    security = read.choice("SIROCCO_KAFKA_SECURITY", "plaintext", SECURITY)
-    sasl = read.when(security.startswith("sasl"), f"SIROCCO_KAFKA_SECURITY={security}")
-    tls = read.when(security.endswith("ssl"), f"SIROCCO_KAFKA_SECURITY={security}")
-    mechanism = sasl.text("SIROCCO_KAFKA_SASL_MECHANISM", None)
-    if mechanism:
-        read.choice("SIROCCO_KAFKA_SASL_MECHANISM", None, SASL_MECHANISMS)
-    certificate = tls.text("SIROCCO_KAFKA_CERTIFICATE", "")
-    key = tls.text("SIROCCO_KAFKA_KEY", "")
-    if bool(certificate) != bool(key):
-        missing = "SIROCCO_KAFKA_KEY" if certificate else "SIROCCO_KAFKA_CERTIFICATE"
-        raise InvalidArgument("give both a certificate and its key", field=missing)
-    return KafkaSettings(
-        bootstrap=read.text("SIROCCO_KAFKA", None),
-        security_protocol=security.upper(),
-        sasl_mechanism=mechanism,
-        sasl_username=sasl.text("SIROCCO_KAFKA_SASL_USERNAME", None),
-        sasl_password=sasl.text("SIROCCO_KAFKA_SASL_PASSWORD", None),
-        tls_ca=tls.text("SIROCCO_KAFKA_CA", ""),
-        tls_certificate=certificate,
-        tls_key=key,
-        topic_prefix=f"{cluster}.",
-        compression=read.choice("SIROCCO_KAFKA_COMPRESSION", COMPRESSION, COMPRESSIONS),
-        password_field="SIROCCO_KAFKA_SASL_PASSWORD",
-        ca_field="SIROCCO_KAFKA_CA",
-    )
-
-
-def _redis(read: Reader) -> tuple[str, str]:
-    """Returns the address and the path of the authorities' certificates."""
-    url = read.text("SIROCCO_REDIS", None)
-    # An error does not repeat the value: it may hold a password.
-    try:
-        parts = urlsplit(url)
-        is_whole = parts.scheme in {"redis", "rediss"} and parts.hostname and parts.port != 0
-    except ValueError:
-        is_whole = False
-    if not is_whole:
-        raise InvalidArgument(
-            "is not redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss:// for TLS",
-            field="SIROCCO_REDIS",
-        )
-    tls = read.when(parts.scheme == "rediss", "redis://")
-    return url, tls.text("SIROCCO_REDIS_CA", "")

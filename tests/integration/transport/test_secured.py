@@ -20,7 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess, free_port
-from sirocco.runtime.settings import SASL_MECHANISMS, ProcessSettings, from_environment
+from sirocco.runtime.process.outside_settings import SASL_MECHANISMS
+from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.transport.errors import TransportError, TransportUnavailable
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import TIMES, KafkaTimes
