@@ -27,8 +27,8 @@ class EvaluatorLimits:
         tidy_interval_ms: between checks for objects that are too old, or too many, to stay in
             memory.
         turn_steps_max: about how many steps one turn takes: with searches of 10 ms some ten
-            seconds. A process whose turn takes longer counts as dead, and its successors would
-            begin the same steps again.
+            seconds; a search of the past counts by the objects it looks at. A process whose turn
+            takes longer counts as dead, and its successors would begin the same steps again.
         report_steps_max: steps of one report. The grouping of steps into reports determines their
             positions, and so is the same in all evaluators; this many slow searches take a few
             seconds.

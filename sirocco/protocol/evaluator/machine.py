@@ -310,7 +310,9 @@ class EvaluatorMachine:
         steps_left = self._limits.turn_steps_max
         while steps_left > 0 and (slot := self._next_stepping()) is not None:
             begin = slot.steps_total
-            reports += slot.continue_steps()
+            found = slot.continue_steps()
+            reports += found
+            self.matches_total += sum(len(r.object_rows) for r in found if isinstance(r, Report))
             steps_left -= slot.steps_total - begin
             if not slot.is_stepping:
                 self.stepping.discard(slot.number)

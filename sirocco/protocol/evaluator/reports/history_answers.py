@@ -15,7 +15,7 @@ from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.store.gathering import gather_rows
 from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices
-from sirocco.index.store.store import ArrivalTimes, SlotStore, StoreView
+from sirocco.index.store.store import ArrivalTimes, StoreView
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import scan_range, search_knn
 from sirocco.index.store.term_names import TermNames
@@ -78,16 +78,19 @@ class PastMatches:
 
 
 def history_reports(
-    standing: StandingQueries, store: SlotStore, requests: Iterable[HistoryRequest]
-) -> Iterator[PastMatches]:
-    """Yields the past objects of new range and knn queries; steps include the past themselves."""
-    view = store.view()
+    standing: StandingQueries, view: StoreView, requests: Iterable[HistoryRequest]
+) -> Iterator[PastMatches | None]:
+    """Yields the past objects of new range and knn queries; None after each of the queries.
+
+    Steps include the past themselves.
+    """
     for one in requests:
         bounds = Bounds(arrival_from_ms=max(one.start_ms - one.past_ms, -(1 << 62)))
         if one.kind == KIND_RANGE:
             yield from _past_ranges(standing, view, one, bounds)
         elif one.kind == KIND_KNN:
             yield from _past_nearest(standing, view, one, bounds)
+        yield None
 
 
 def _past_ranges(

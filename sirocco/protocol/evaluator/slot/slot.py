@@ -8,7 +8,8 @@ passed it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from sirocco.protocol.contract.positions import (
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.history_answers import (
+    PastMatches,
     events_of,
     history_reports,
     step_results,
@@ -56,6 +58,29 @@ from sirocco.protocol.evaluator.standing.query_families import TRACKED
 
 _NO_HITS = np.empty(0, np.int32)
 
+# Stored objects that a search of the past looks at in the time that a usual step takes, so that a
+# turn is over after a tenth of a second, or one search.
+_OBJECTS_A_STEP = 128
+
+
+@dataclass(slots=True)
+class _Past:
+    """What new queries ask of the past, while it is answered.
+
+    Attributes:
+        found: the answers; None after each query.
+        objects_total: in the store, as they see it.
+        pinned: position of the change that brought the queries.
+        ends: are reported after it.
+        reported_ms: the time before which everything was reported by then.
+    """
+
+    found: Iterator[PastMatches | None]
+    objects_total: int
+    pinned: int
+    ends: list[QueryEnd]
+    reported_ms: int
+
 
 class Slot:
     """State of one slot; everything in it is a function of the slot's log.
@@ -72,7 +97,8 @@ class Slot:
         manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
         least_version: the oldest map by which any later object is routed; 0 while it is not known.
-        steps_total: how many steps of terms and ranked queries were taken.
+        steps_total: how many steps of terms and ranked queries were taken; searches of the past
+            count as several.
         radii: of knn queries, which the last records taken have shrunk; None where none.
     """
 
@@ -122,6 +148,7 @@ class Slot:
         self.settled = 0, 0
         self.steps_total = 0
         self.radii: KnnRadii | None = None
+        self._past: _Past | None = None
         self._is_behind = False
         # The state whose slices are still to be loaded; None: they are here.
         self._unloaded: State | None = None
@@ -170,7 +197,12 @@ class Slot:
 
     @property
     def is_stepping(self) -> bool:
-        """Whether steps are due: before `take`, `continue_steps` is called until there are none."""
+        """Whether steps are due: before `take`, `continue_steps` is called until there are none.
+
+        Or whether new queries wait for their answers from the past.
+        """
+        if self._past is not None:
+            return True
         due_ms = self._due_ms
         # Where nothing is due ever, which is the rule, the time need not be looked for.
         return due_ms != NEVER_MS and due_ms < self.time_ms
@@ -185,11 +217,14 @@ class Slot:
     @property
     def reported_ms(self) -> int:
         """The time before which everything was reported."""
-        return min(self.time_ms, self._due_ms)
+        time_ms = self.time_ms if self._past is None else self._past.reported_ms
+        return min(time_ms, self._due_ms)
 
     @property
     def reported_upto(self) -> int:
         """The position up to which all was reported; while steps are due, after the objects."""
+        if self._past is not None:
+            return self._past.pinned
         return position_after(self.offset - 1) if self.is_stepping else position_of(self.offset)
 
     def take(
@@ -211,6 +246,7 @@ class Slot:
             self.add_targets()
         reports: Reports = []
         parts: list[Part] = []
+        before_ms = self.reported_ms
         for offset, message in records:
             if isinstance(message, Installed):
                 if self.lacks_slices and self._needs_slices(message):
@@ -224,6 +260,8 @@ class Slot:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
                     reports += self._report_changes(changed, position_of(offset))
+                    if self._past is not None:
+                        self._past.reported_ms = before_ms
             else:
                 self._accept(offset, message, parts)
                 if message.tracks is not None and self.standing.tracked.has_waits:
@@ -260,8 +298,11 @@ class Slot:
         """Takes the next steps, or ends, that are due after the record that was taken last.
 
         After an outage these are all steps of that time, of all queries: minutes of work, and more
-        than would fit memory, if it were done at once.
+        than would fit memory, if it were done at once. So are the searches of the past of many new
+        queries.
         """
+        if self._past is not None:
+            return self._continue_past(self._past)
         due_ms = self._due_ms
         if self.standing.steps.next_ms > due_ms:
             if self.queries.lifetimes.next_ms == due_ms:
@@ -276,6 +317,23 @@ class Slot:
         report = self._step_report(results, position_after(self.offset - 1))
         report.time_ms = self.reported_ms
         return [report]
+
+    def _continue_past(self, past: _Past) -> Reports:
+        """Searches the past of the next new query, or reports more of what was found."""
+        found = next(past.found, past)
+        if found is None:
+            self.steps_total += 1 + past.objects_total // _OBJECTS_A_STEP
+            return []
+        if isinstance(found, PastMatches):
+            self.steps_total += 1 + len(found.objects) // _OBJECTS_A_STEP
+            report = self._empty_report(past.pinned)
+            report.objects, report.events = found.objects, found.events
+            report.positions = np.full(len(found.objects), past.pinned, np.int64)
+            report.pinned = past.pinned
+            _put_hits(report, found.hits)
+            return [report]
+        self._past = None
+        return [self._end_report(past.ends, past.pinned)] if past.ends else []
 
     def _end_lifetimes(self) -> Reports:
         """Takes the next lifetimes that are over; steps of the same time come before.
@@ -498,6 +556,7 @@ class Slot:
         )
 
     def _report_changes(self, changed: Changed, pinned: int) -> Reports:
+        """Reports what changes bring; what they ask of the past follows in `continue_steps`."""
         reports = self._report_exits(changed.exits, pinned)
         if changed.ended:
             ended = [
@@ -510,13 +569,13 @@ class Slot:
                 for row, by, is_continued in changed.ended
             ]
             reports.append(self._step_report(ended, pinned))
-        for found in history_reports(self.standing, self.store, changed.history_requests):
-            report = self._empty_report(pinned)
-            report.objects, report.events = found.objects, found.events
-            report.positions = np.full(len(found.objects), pinned, np.int64)
-            report.pinned = pinned
-            _put_hits(report, found.hits)
-            reports.append(report)
+        if changed.history_requests:
+            view = self.store.view()
+            answers = history_reports(self.standing, view, changed.history_requests)
+            self._past = _Past(
+                answers, view.objects_total, pinned, changed.reported_ends, self.reported_ms
+            )
+            return reports
         if changed.reported_ends:
             reports.append(self._end_report(changed.reported_ends, pinned))
         return reports
@@ -544,8 +603,10 @@ class Slot:
         return bool((message.past_ms != NO_PAST).any())
 
     def _reclaim(self) -> None:
-        # All of it ended at or before the slot's offset: no object can meet it.
-        self.standing.reclaim(self.time_ms, self.offset)
+        # All of it ended at or before the slot's offset: no object can meet it. But the past is
+        # answered also for queries that the same record removes.
+        if self._past is None:
+            self.standing.reclaim(self.time_ms, self.offset)
 
     def add_targets(self) -> None:
         """Finds the Kafka partitions of subscribers that are new here."""
