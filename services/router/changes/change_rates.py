@@ -1,9 +1,9 @@
 """Bytes that changes of a tenant's queries append to the logs of slots, through this router.
 
 A query is sent, compiled, to every slot that it meets: a change of a kilobyte may append a hundred
-in each of them. Evaluators read these records between those of objects, so a tenant that changes
-its queries without end would hold up its neighbours. Its changes wait while it is over its rate;
-those of others do not.
+in each of them. Evaluators read these records between those of objects, and slots take no objects
+while they search the past for new queries. So a tenant that changes its queries without end would
+hold up its neighbours. Its changes wait while it is over its rate; those of others do not.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sirocco.index.base.kinds import KIND_KNN, KIND_TRACKED, kind_number
 from sirocco.model.errors import ResourceExhausted
 from sirocco.model.query import ENDED, Query
 from sirocco.model.quotas.quota import Bucket
+from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.protocol.contract.record_sizes import record_bytes
 from sirocco.protocol.router.queries.install_records import REMOVED_BYTES
 from sirocco.runtime.grpc.authentication import Caller
@@ -39,13 +40,24 @@ _END_BYTES = 64
 PART = 0.25
 
 
-def change_bytes(query: Query, subscriber: str) -> tuple[int, int]:
+# What it counts to search the past of a slot once, which takes it some ms to some 100 ms.
+PAST_BYTES = 1 << 20
+
+
+def change_bytes(query: Query, subscriber: str, past_ms: int = NO_PAST) -> tuple[int, int]:
     """Returns about how many bytes a version of a query appends.
+
+    Args:
+        query: the version.
+        subscriber: its name.
+        past_ms: how far back it asks; the search counts as well.
 
     Returns:
         In each slot that it meets, with its removal; in each slot of the cluster.
     """
     own = record_bytes(query, subscriber) + REMOVED_BYTES
+    if past_ms != NO_PAST:
+        own += PAST_BYTES
     if ENDED not in query.events:
         return own, 0
     return own, _END_BYTES + len(query.id.encode()) + len(subscriber.encode())

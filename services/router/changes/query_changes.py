@@ -138,7 +138,7 @@ class QueryChanges:
             return
         end_ms = self._rates.deadline_ms()
         for *_, size in self._rates.parts(
-            client, [query], [change_bytes(query, change.subscriber)]
+            client, [query], [change_bytes(query, change.subscriber, change.past_ms)]
         ):
             await self._rates.room(client, size, end_ms)
 
@@ -197,7 +197,7 @@ class QueryChanges:
 def _bytes_of(each: tuple[int, ChangeRequest]) -> tuple[int, int]:
     _, change = each
     assert change.query is not None
-    return change_bytes(change.query, change.subscriber)
+    return change_bytes(change.query, change.subscriber, change.past_ms)
 
 
 def _without(changes: _Changes, refused: Container[int]) -> _Changes:

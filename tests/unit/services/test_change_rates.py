@@ -191,6 +191,26 @@ def test_a_bulk_request_is_applied_in_parts_as_far_as_its_time_goes(
     asyncio.run(run())
 
 
+def test_searches_of_the_past_count_in_each_slot(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot takes no objects while it searches: 500 queries of one request kept it for 15 s."""
+    monkeypatch.setattr(queries, "caller", lambda: Tenant("a"))
+
+    async def run() -> None:
+        applied = Applied()
+        serving = front(applied, 64 << 20)
+        asked = [query_message(f"q{n}", "s", text="a") for n in range(500)]
+        request = pb.RegisterQueriesRequest(queries=asked, past_ms=1)
+        outcomes = (await serving._bulk("register", request)).outcomes
+        done = [each.error for each in outcomes].count(None)
+        # 64 slots at once and 64 a second for 20 s, each query in 16 of them.
+        assert 80 <= done <= 90
+        assert sum(applied.calls) == done
+
+    asyncio.run(run())
+
+
 def test_usual_bulk_requests_are_applied_at_once(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
