@@ -1,26 +1,17 @@
-"""Queries: their kinds as frozen values, and their JSON form for input and storage.
-
-`parse_query` reads the JSON members of the public contract; `canonical` writes them so that
-`parse_query(canonical(query)) == query`. Two queries are equal if they mean the same: `60m` is
-`1h`, and expressions are compared in their disjunctive form.
-"""
+"""Reads a query from its JSON members; an error names the member."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import orjson
-import xxhash
 
 from sirocco.model.attributes import Filter
 from sirocco.model.durations import format_duration, parse_duration_ms
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.expression import Expression
-from sirocco.model.geometry import Rectangle, Region, parse_point, parse_radius_m, parse_region
+from sirocco.model.geometry import Region, parse_point, parse_radius_m, parse_region
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import (
     read_choice,
@@ -35,118 +26,22 @@ from sirocco.model.members import (
     shown,
 )
 from sirocco.model.objects import FIXED_MEMBERS
-from sirocco.model.text import is_pair, keywords_for, terms_of
-
-Mode = Literal["continuous", "snapshot"]
-Event = Literal["enter", "exit", "inside", "ended"]
-
-MODES: tuple[Mode, ...] = ("continuous", "snapshot")
-EVENTS: tuple[Event, ...] = ("enter", "exit", "inside", "ended")
-ENDED: Event = "ended"
-
-# Defaults fixed by the public contract.
-RANKED_STEP_MS = 10_000
-HALF_LIFE_MS = 86_400_000
-
-# An object may be ahead of a ranked search's clock, and scores better than a new one; only so far
-# that a score still has its nine digits.
-HALF_LIVES_AHEAD_MAX = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Weights of the parts of a ranked score; they sum to 1."""
-
-    text: float = 1 / 3
-    space: float = 1 / 3
-    time: float = 1 / 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeQuery:
-    """All objects that satisfy region, text and attributes; None is no restriction.
-
-    Attributes:
-        track: Attribute whose values are tracked; None: objects are reported singly.
-        events: Reported events of a tracked value, and of the query itself, in the order of
-            `EVENTS`.
-        highlight: Whether notifications say where the words stand that matched.
-        dwell_ms: How long a tracked value must be inside before it has entered; None: at once.
-        leave_after_ms: How long one must be outside before it has left; None: at once.
-    """
-
-    id: str
-    mode: Mode
-    region: Region | None = None
-    expression: Expression | None = None
-    where: Filter | None = None
-    ttl_ms: int | None = None
-    window_ms: int | None = None
-    track: str | None = None
-    events: tuple[Event, ...] = ()
-    highlight: bool = False
-    dwell_ms: int | None = None
-    leave_after_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnnQuery:
-    """The k nearest objects that satisfy text and attributes; `events` are those of the query."""
-
-    id: str
-    mode: Mode
-    lon: float
-    lat: float
-    k: int
-    expression: Expression | None = None
-    where: Filter | None = None
-    ttl_ms: int | None = None
-    window_ms: int | None = None
-    events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermsQuery:
-    """The k most frequent terms of the objects that satisfy region, text and attributes."""
-
-    id: str
-    mode: Mode
-    k: int
-    region: Region | None = None
-    expression: Expression | None = None
-    where: Filter | None = None
-    ttl_ms: int | None = None
-    window_ms: int | None = None
-    step_ms: int | None = None
-    events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedQuery:
-    """The k best objects by text, distance and age.
-
-    Attributes:
-        keywords: Distinct terms in code point order, at least one.
-        step_ms: Time between evaluations; None in a snapshot.
-    """
-
-    id: str
-    mode: Mode
-    lon: float
-    lat: float
-    radius_m: float
-    k: int
-    keywords: tuple[str, ...]
-    weights: Weights = Weights()
-    half_life_ms: int = HALF_LIFE_MS
-    where: Filter | None = None
-    ttl_ms: int | None = None
-    window_ms: int | None = None
-    step_ms: int | None = None
-    events: tuple[Event, ...] = ()
-
-
-Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
+from sirocco.model.query.kinds import (
+    ENDED,
+    EVENTS,
+    HALF_LIFE_MS,
+    MODES,
+    RANKED_STEP_MS,
+    Event,
+    KnnQuery,
+    Mode,
+    Query,
+    RangeQuery,
+    RankedQuery,
+    TermsQuery,
+    Weights,
+)
+from sirocco.model.text import is_pair, terms_of
 
 _COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
@@ -157,67 +52,6 @@ _MEMBERS = {
 }
 _KINDS = tuple(_MEMBERS)
 _WEIGHTS = ("text", "space", "time")
-
-
-def query_handle(query_id: str) -> int:
-    """Returns the xxh3-64 hash of a query's id, by which the engine identifies the query."""
-    return xxhash.xxh3_64_intdigest(query_id.encode())
-
-
-def fingerprint_of(query_id: str) -> int:
-    """Returns 64 bits that distinguish ids with equal handles; never 0.
-
-    A handle comes from a public hash without a key: another id with a given handle is found in
-    seconds. The fingerprint comes from a cryptographic hash: nobody can find an id with both the
-    handle and the fingerprint of another (docs/adr/0029).
-    """
-    digest = hashlib.blake2b(query_id.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1
-
-
-_values_of = {
-    kind: attrgetter(*kind.__slots__) for kind in (RangeQuery, KnnQuery, TermsQuery, RankedQuery)
-}
-
-
-def identity_of(query: Query) -> bytes:
-    """Returns bytes that are equal exactly if two queries are equal.
-
-    Numbers of equal queries have equal bits: `parse_query` leaves no -0.0 and no 1 instead of 1.0.
-    """
-    values = _values_of[type(query)](query)
-    if isinstance(query, RangeQuery):
-        # The same as before queries could ask for these.
-        if query.dwell_ms is None and query.leave_after_ms is None:
-            values = values[:-2] if query.highlight else values[:-3]
-    elif not query.events:
-        # As before these kinds had events: checkpoints store digests of equal queries.
-        values = values[:-1]
-    parts = [_plain(value) if type(value) in _SLOW else value for value in values]
-    return orjson.dumps([kind_of(query), parts])
-
-
-def digest_of_query(query: Query, subscriber: str) -> int:
-    """Returns 64 bits that are the same for equal queries of one subscriber."""
-    # The first part is one JSON value, so its end is unambiguous.
-    return xxhash.xxh3_64_intdigest(identity_of(query) + subscriber.encode())
-
-
-# For these types the JSON writer would ask the class for its fields each time: half of a digest's
-# time.
-_SLOW = frozenset({Expression, Rectangle})
-
-
-def _plain(value: Expression | Rectangle) -> object:
-    """Returns a value's written form, made of dictionaries."""
-    if isinstance(value, Rectangle):
-        return {
-            "west": value.west,
-            "south": value.south,
-            "east": value.east,
-            "north": value.north,
-        }
-    return [{"positive": one.positive, "negative": one.negative} for one in value.conjunctions]
 
 
 def parse_query(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Query:
@@ -472,63 +306,3 @@ class _Reader:
         if abs(text + space + time - 1) > 1e-9:
             raise InvalidArgument(f"sum to {text + space + time!r}, not to 1", field="weights")
         return Weights(text, space, time)
-
-
-def canonical(query: Query) -> dict[str, Any]:
-    """Returns the JSON members that `parse_query` reads back to an equal query.
-
-    Defaults of the contract are written out, so that a stored query keeps its meaning.
-    """
-    form: dict[str, Any] = {"id": query.id, "kind": kind_of(query), "mode": query.mode}
-    match query:
-        case RangeQuery():
-            if query.track is not None:
-                form["track"] = query.track
-            if query.highlight:
-                form["highlight"] = True
-        case KnnQuery():
-            form |= {"point": {"lon": query.lon, "lat": query.lat}, "k": query.k}
-        case TermsQuery():
-            form["k"] = query.k
-        case RankedQuery():
-            form |= {
-                "point": {"lon": query.lon, "lat": query.lat},
-                "radius_m": query.radius_m,
-                "k": query.k,
-                "keywords": keywords_for(query.keywords),
-                "weights": {
-                    "text": query.weights.text,
-                    "space": query.weights.space,
-                    "time": query.weights.time,
-                },
-                "half_life": format_duration(query.half_life_ms),
-            }
-    if query.events:
-        form["events"] = list(query.events)
-    if isinstance(query, RangeQuery | TermsQuery) and query.region is not None:
-        form["region"] = query.region.canonical()
-    if not isinstance(query, RankedQuery) and query.expression is not None:
-        form["text"] = query.expression.source
-        if query.expression.fold:
-            form["fold"] = True
-    if query.where is not None:
-        form["where"] = query.where.canonical()
-    durations = {"ttl": query.ttl_ms, "window": query.window_ms}
-    if isinstance(query, TermsQuery | RankedQuery):
-        durations["step"] = query.step_ms
-    if isinstance(query, RangeQuery):
-        durations |= {"dwell": query.dwell_ms, "leave_after": query.leave_after_ms}
-    return form | {k: format_duration(v) for k, v in durations.items() if v is not None}
-
-
-def kind_of(query: Query) -> str:
-    """Returns `range`, `knn`, `terms` or `ranked`."""
-    match query:
-        case RangeQuery():
-            return "range"
-        case KnnQuery():
-            return "knn"
-        case TermsQuery():
-            return "terms"
-        case RankedQuery():
-            return "ranked"
