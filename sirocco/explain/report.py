@@ -27,7 +27,7 @@ from sirocco.protocol.explain.routes import (
     query_places,
 )
 from sirocco.schemes.map.map import PartitionMap
-from sirocco.schemes.map.routing import compile_map
+from sirocco.schemes.map.routing import RoutingArrays, compile_map
 
 # Period of the count if the query has no window of its own.
 RECENT_MS = 3_600_000
@@ -133,9 +133,29 @@ def report(
         members["load"] = _load_members(places, cluster)
     members["cost"] = _cost_members(query, places, recent)
     members["matched"] = _match_members(recent)
-    if one is None:
-        return members
-    arrival_ms = now_ms if arrival_ms is None else arrival_ms
+    if one is not None:
+        members["object"] = _object_members(
+            explained,
+            one,
+            places,
+            routing,
+            now_ms=now_ms,
+            arrival_ms=now_ms if arrival_ms is None else arrival_ms,
+        )
+    return members
+
+
+def _object_members(
+    explained: ExplainedQuery,
+    one: ObjectRow,
+    places: QueryPlaces | None,
+    routing: RoutingArrays | None,
+    *,
+    now_ms: int,
+    arrival_ms: int,
+) -> dict[str, Any]:
+    """Returns whether an object satisfies the query, why, and where both of them go."""
+    query = explained.query
     begin_ms = now_ms if query.mode == "snapshot" else explained.start_ms
     verdict = explain(
         query,
@@ -167,8 +187,7 @@ def report(
             "or_slots": list(destinations.other_slots),
             "query_is_there": destinations.meets,
         }
-    members["object"] = found
-    return members
+    return found
 
 
 def _end_ms(explained: ExplainedQuery) -> int | None:
