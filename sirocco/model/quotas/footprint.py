@@ -56,8 +56,6 @@ ENDED_BYTES = 350
 # What a slot holds beside its columns: the definition, and the condition and schedule of steps.
 KNN_BYTES = 900
 TERMS_BYTES = 1_700
-# Queries with steps keep their definitions as read: a vertex is a tuple of two numbers.
-STEP_VERTEX_BYTES = 200
 STEP_FILTER_FACTOR = 3
 RANKED_BYTES = 3_300
 # An entry of a list: 32 bytes in the slot, 40 in the merger, and an object's name there.
@@ -86,8 +84,7 @@ def compiled_bytes(query: Query, subscriber: str = "") -> int:
         size += SHAPE_BYTES
     has_steps = isinstance(query, TermsQuery | RankedQuery)
     if isinstance(region, Polygon):
-        vertex = VERTEX_BYTES + STEP_VERTEX_BYTES * has_steps
-        size += vertex * sum(map(len, region.rings)) + RING_BYTES * len(region.rings)
+        size += VERTEX_BYTES * sum(map(len, region.rings)) + RING_BYTES * len(region.rings)
     if query.where is not None:
         size += _filter_bytes(query.where) * (STEP_FILTER_FACTOR if has_steps else 1)
     return size + _list_bytes(query) + _definition_bytes(query, subscriber)
