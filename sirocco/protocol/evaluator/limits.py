@@ -26,12 +26,11 @@ class EvaluatorLimits:
             from the checkpoint is ten times faster than from the log.
         tidy_interval_ms: between checks for objects that are too old, or too many, to stay in
             memory.
-        turn_steps_max: about how many steps one turn takes: with searches of 10 ms some ten
-            seconds; a search of the past counts by the objects it looks at. A process whose turn
-            takes longer counts as dead, and its successors would begin the same steps again.
+        turn_steps_max: about how many steps one turn takes, where a search counts by the objects
+            of its slot: some 100,000 in all. A process whose turn takes many seconds counts as
+            dead, and its successors would begin the same steps again.
         report_steps_max: steps of one report. The grouping of steps into reports determines their
-            positions, and so is the same in all evaluators; this many slow searches take a few
-            seconds.
+            positions, and so is the same in all evaluators; a report may take several turns.
         gap_ms: how far the newest object is after a step for a gap to be looked for. Sorting the
             arrivals of up to a million objects takes as long as some searches; while objects keep
             coming no step is empty.

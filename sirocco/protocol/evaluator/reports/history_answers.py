@@ -155,8 +155,11 @@ def step_results(
     names: TermNames,
     forgotten: ForgottenSlices = NOTHING_FORGOTTEN,
     gap_ms: int = LIMITS.gap_ms,
-) -> list[StepResult]:
-    """Evaluates steps, (row of all queries, at, query); returns results to report, in order.
+) -> Iterator[tuple[StepResult | None, bool]]:
+    """Evaluates steps, (row of all queries, at, query), one each time that it is asked.
+
+    Yields the result of each, in order, None where there is nothing to report; and whether that
+    took a search.
 
     Args:
         view: of the store.
@@ -165,7 +168,6 @@ def step_results(
         forgotten: what left the store so far.
         gap_ms: see `EvaluatorLimits`.
     """
-    results = []
     newest_ms = view.newest_ms
     # The object that ends a gap is in the store already.
     times = ArrivalTimes(view) if due and newest_ms - due[0][1] >= gap_ms else None
@@ -176,16 +178,19 @@ def step_results(
             times is not None and not times.may_hold(bounds.arrival_from_ms, at_ms)
         )
         if is_empty and not (entry.is_home or reporters):
+            yield None, False
             continue
         if entry.ranked is not None:
             part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
             if part.objects_total or entry.is_home or reporters:
                 ranked = ranked_entries(part)
-                results.append(
-                    StepResult(query_row=row, at_ms=at_ms, ranked=ranked, reporters=reporters)
-                )
+                result = StepResult(query_row=row, at_ms=at_ms, ranked=ranked, reporters=reporters)
+                yield result, not is_empty
+            else:
+                yield None, not is_empty
             continue
         k = entry.query.k if entry.is_sole else None
+        is_search = entry.kept is None and not is_empty
         if is_empty:
             counts = NO_COUNTS
         elif entry.kept is None:
@@ -198,8 +203,10 @@ def step_results(
                 terms = TermEntries(*texts, counts.counts.astype(np.uint64))
             else:
                 terms = term_entries(counts, k, names)
-            results.append(StepResult(query_row=row, at_ms=at_ms, terms=terms, reporters=reporters))
-    return results
+            result = StepResult(query_row=row, at_ms=at_ms, terms=terms, reporters=reporters)
+            yield result, is_search
+        else:
+            yield None, is_search
 
 
 def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEntries:

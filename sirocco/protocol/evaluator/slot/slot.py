@@ -58,8 +58,8 @@ from sirocco.protocol.evaluator.standing.query_families import TRACKED
 
 _NO_HITS = np.empty(0, np.int32)
 
-# Stored objects that a search of the past looks at in the time that a usual step takes, so that a
-# turn is over after a tenth of a second, or one search.
+# Stored objects that a search looks at in the time that a usual step takes, so that a turn is over
+# after a tenth of a second, or one search.
 _OBJECTS_A_STEP = 128
 
 
@@ -79,6 +79,25 @@ class _Past:
     objects_total: int
     pinned: int
     ends: list[QueryEnd]
+    reported_ms: int
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Steps that are reported together, while they are evaluated.
+
+    Attributes:
+        found: their results.
+        results: those that are known.
+        left: how many are not.
+        objects_total: in the store, as they see it.
+        reported_ms: the time before which everything was reported before them.
+    """
+
+    found: Iterator[tuple[StepResult | None, bool]]
+    results: list[StepResult]
+    left: int
+    objects_total: int
     reported_ms: int
 
 
@@ -149,6 +168,7 @@ class Slot:
         self.steps_total = 0
         self.radii: KnnRadii | None = None
         self._past: _Past | None = None
+        self._steps: _Steps | None = None
         self._is_behind = False
         # The state whose slices are still to be loaded; None: they are here.
         self._unloaded: State | None = None
@@ -201,7 +221,7 @@ class Slot:
 
         Or whether new queries wait for their answers from the past.
         """
-        if self._past is not None:
+        if self._past is not None or self._steps is not None:
             return True
         due_ms = self._due_ms
         # Where nothing is due ever, which is the rule, the time need not be looked for.
@@ -217,7 +237,8 @@ class Slot:
     @property
     def reported_ms(self) -> int:
         """The time before which everything was reported."""
-        time_ms = self.time_ms if self._past is None else self._past.reported_ms
+        under_way = self._past or self._steps
+        time_ms = self.time_ms if under_way is None else under_way.reported_ms
         return min(time_ms, self._due_ms)
 
     @property
@@ -303,18 +324,38 @@ class Slot:
         """
         if self._past is not None:
             return self._continue_past(self._past)
+        if self._steps is not None:
+            return self._evaluate_steps(self._steps)
         due_ms = self._due_ms
         if self.standing.steps.next_ms > due_ms:
             if self.queries.lifetimes.next_ms == due_ms:
                 return self._end_lifetimes()
             is_waited = self.standing.tracked.next_due_ms == due_ms
             return self._report_due() if is_waited else self._report_ends()
+        before_ms, view = self.reported_ms, self.store.view()
         due = self.standing.take_due(self.time_ms, self._report_steps_max)
-        self.steps_total += len(due)
-        results = step_results(
-            self.store.view(), due, self._term_names, self._forgotten, self._gap_ms
+        self._steps = _Steps(
+            step_results(view, due, self._term_names, self._forgotten, self._gap_ms),
+            [],
+            len(due),
+            view.objects_total,
+            before_ms,
         )
-        report = self._step_report(results, position_after(self.offset - 1))
+        return self._evaluate_steps(self._steps)
+
+    def _evaluate_steps(self, steps: _Steps) -> Reports:
+        """Evaluates the next steps, up to one that searches; reports when all are."""
+        is_search = False
+        while steps.left and not is_search:
+            result, is_search = next(steps.found)
+            steps.left -= 1
+            self.steps_total += 1 + is_search * (steps.objects_total // _OBJECTS_A_STEP)
+            if result is not None:
+                steps.results.append(result)
+        if steps.left:
+            return []
+        self._steps = None
+        report = self._step_report(steps.results, position_after(self.offset - 1))
         report.time_ms = self.reported_ms
         return [report]
 
@@ -605,7 +646,7 @@ class Slot:
     def _reclaim(self) -> None:
         # All of it ended at or before the slot's offset: no object can meet it. But the past is
         # answered also for queries that the same record removes.
-        if self._past is None:
+        if self._past is None and self._steps is None:
             self.standing.reclaim(self.time_ms, self.offset)
 
     def add_targets(self) -> None:
