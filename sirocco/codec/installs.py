@@ -32,8 +32,8 @@ from sirocco.index.base.query_rows import (
 from sirocco.internal_api.v1 import slot_service_pb2 as pb
 from sirocco.kernels.base.wire_checks import are_boxes
 from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX
-from sirocco.model.attributes import Filter
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.filter_texts import filter_of
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import RangeQuery, query_handle
@@ -346,7 +346,8 @@ def _read_filters(
 
 def _read_filter(data: bytes) -> str:
     try:
-        Filter.parse(orjson.loads(data), "where")
-    except orjson.JSONDecodeError as error:
+        text = data.decode()
+        filter_of(text)
+    except (orjson.JSONDecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"is no JSON: {error}") from None
-    return data.decode()
+    return text

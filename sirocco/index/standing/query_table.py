@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from sirocco.index.base.growable import GrowableArray
@@ -16,6 +15,7 @@ from sirocco.index.base.row_table import RowTable
 from sirocco.index.standing.limits import LIMITS
 from sirocco.kernels.base.columns import distinct, gather_bytes
 from sirocco.model.attributes import Filter
+from sirocco.model.filter_texts import filter_of
 
 NO_REVISION = -1
 
@@ -243,7 +243,7 @@ class QueryTable:
                 self.filters.pop(row, None)
         for row, text in zip(rows.tolist(), filters or [], strict=False):
             if text:
-                self.filters[row] = Filter.parse(orjson.loads(text))
+                self.filters[row] = filter_of(text)
 
     def _columns(self) -> tuple[GrowableArray, ...]:
         rows = (self._handles, self._revisions, self._subscribers, self._scratch)

@@ -18,6 +18,7 @@ from sirocco.index.base.kinds import (
     KIND_TRACKED,
     kind_number,
 )
+from sirocco.model.attributes import Filter
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.expression import Expression
 from sirocco.model.query import parse_query
@@ -146,6 +147,25 @@ def test_slots_take_queries_without_reading_what_they_look_for(
     slot.open(0, 0, 1, 0)
     slot.take([(0, read_installed(request))])
     assert [len(family.table) for family in slot.standing.families] == [1, 1, 1, 1]
+
+
+def test_slots_of_a_process_read_a_filter_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4,000 values it takes 10 ms; each of 16 slots read it two or three times."""
+    asked = [RANGE | {"where": {"a": {"in": [f"{q}-{n}" for n in range(900)]}}} for q in range(20)]
+    request = write_installed(installed_for(*asked))
+    read: list[object] = []
+    parse = Filter.parse
+
+    def counted(value: object, field: str = "where") -> Filter:
+        read.append(value)
+        return parse(value, field)
+
+    monkeypatch.setattr(Filter, "parse", counted)
+    for number in range(3):
+        slot = Slot(number, 1)
+        slot.open(0, 0, 1, 0)
+        slot.take([(0, read_installed(request))])
+    assert len(read) == len(asked)
 
 
 def test_long_definitions_do_not_stay_parsed() -> None:
