@@ -23,8 +23,10 @@ FIRST_MS = 1_000.0
 
 KINDS = ("range", "range", "range", "knn", "knn", "terms", "ranked")
 
-# Searches after all faults: one of each kind.
+# Searches after all faults: one of each kind, and their time: a slot that has just moved may load
+# its past for 20 s.
 LAST_KINDS = ("range", "knn", "terms", "ranked")
+LAST_MS = 40_000
 
 
 class Searchers:
@@ -97,7 +99,7 @@ class Searchers:
         if "window" in members:
             window_ms = parse_duration_ms(members["window"], "window")
         wants_token = is_last or self._dice.random() < 0.6
-        timeout_ms = 10_000 if is_last else round(10 ** self._dice.uniform(2, 4))
+        timeout_ms = LAST_MS if is_last else round(10 ** self._dice.uniform(2, 4))
         token = self._token() if wants_token else {}
         return Request(parse_query(members), window_ms, token, timeout_ms)
 
