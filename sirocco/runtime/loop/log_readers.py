@@ -53,7 +53,7 @@ class Stretch:
 
     @property
     def bytes_total(self) -> int:
-        """Size of the records, bytes."""
+        """About how many bytes its pieces take in memory."""
         return sum(piece.bytes_total for piece in self.pieces)
 
     def since(self, offset: int) -> Stretch:

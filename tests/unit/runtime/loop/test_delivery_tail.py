@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from sirocco.codec.hops import HOPS, encode
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered, Progress
-from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
-from sirocco.runtime.loop.hops import HopWriter
+from sirocco.protocol.contract.positions import position_of
+from sirocco.protocol.merger.delivery_records import deliveries
+from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails, pieces_of
+from sirocco.runtime.loop.hops import HopReader, HopWriter
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.loop.progress import last_progress
+from sirocco.transport.calls import METHOD_HEADER
 from sirocco.transport.errors import (
     LogFull,
     OffsetOutOfRange,
@@ -24,6 +29,8 @@ from sirocco.transport.errors import (
 )
 from sirocco.transport.log import Producer, Record
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
+from tests.support.list_records import ListVersion, Match, found_of, knn_spec
+from tests.support.merger_slots import Slots
 from tests.support.random_messages import MAKERS
 from tests.support.waiting import eventually, until
 
@@ -148,7 +155,7 @@ def test_waiting_readers_wake_when_a_record_arrives(
 def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_log(
     log: MemoryLog, loop: asyncio.AbstractEventLoop
 ) -> None:
-    limits = TailLimits(kept_bytes=2_000)
+    limits = TailLimits(kept_bytes=40_000)
     tail, writer = Opened(log, loop, limits), Writer(log, transactional=False)
     try:
         for seed in range(20):
@@ -163,6 +170,31 @@ def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_l
         assert read(log, 0, first) == list(range(first))
     finally:
         tail.close()
+
+
+def test_pieces_count_what_they_take_in_memory() -> None:
+    """Small records take twenty times their bytes: a trickle of matches filled the memory."""
+    match, near = Match(ListVersion("q"), 7), Match(ListVersion("n", knn_spec("n", 2)), 7)
+    plain = next(deliveries([found_of([(0, 0, position_of(1), 5)], [(0, 0, match)])]))
+    slots = Slots(1)
+    slots.report(0, near)
+    slots.cluster.read(1, np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    for message in (plain, slots.cluster.transact.messages[0]):
+        value = encode(message)[1].SerializeToString()
+        headers = ((METHOD_HEADER, HOPS[Delivered].method_path.encode()),)
+        # A value of its own for each, as the log returns them.
+        records = [
+            Record(DELIVERIES, 0, i, 0, None, bytes(bytearray(value)), headers) for i in range(500)
+        ]
+        reader = HopReader(lambda letter: pytest.fail(letter.reason))
+        # What is imported or kept with the first is not a piece's.
+        pieces_of(records[:1], reader)
+        tracemalloc.start()
+        pieces = pieces_of(records, reader)[0]
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert taken + 500 * len(value) <= sum(piece.bytes_total for piece in pieces)
 
 
 def test_readers_of_truncated_records_receive_an_error(log: MemoryLog) -> None:
