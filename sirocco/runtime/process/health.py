@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +26,7 @@ REQUEST_S = 10.0
 CONNECTIONS_MAX = 32
 
 # The last part in so many is for hosts that have none: a process whose probes find no place is
-# ended.
+# ended. When all are taken, whoever has most gives one up.
 _OTHERS_PART = 8
 
 
@@ -46,25 +47,43 @@ class _BoundedServer(ThreadingHTTPServer):
         self._request_s = request_s
         self._lock = threading.Lock()
         self._connections_max = connections_max
-        # Connection → when it is ended, and its host.
+        # Connection → when it is ended, and its host; the oldest first.
         self._open: dict[Any, tuple[float, str]] = {}
+        # Those that have given their place up, until their threads have noticed.
+        self._displaced: set[Any] = set()
         super().__init__(address, handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether there is room for one more connection; otherwise it is closed."""
         host = str(client_address[0])
         with self._lock:
+            counts = Counter(other for _, other in self._open.values())
             left = self._connections_max - len(self._open)
-            is_known = any(host == other for _, other in self._open.values())
-            if left <= (self._connections_max // _OTHERS_PART if is_known else 0):
+            is_full = left <= (self._connections_max // _OTHERS_PART if counts[host] else 0)
+            if is_full and not self._makes_room(counts, counts[host]):
                 return False
             self._open[request] = time.monotonic() + self._request_s, host
             return True
+
+    def _makes_room(self, counts: Counter[str], own: int) -> bool:
+        """Ends the oldest connection of the host that has most, for one that has fewer.
+
+        Who comes from many hosts would otherwise take all places again as soon as they are free.
+        """
+        most = max(counts.values())
+        if (own and own + 1 >= most) or len(self._displaced) >= self._connections_max:
+            return False
+        oldest = next(each for each, (_, host) in self._open.items() if counts[host] == most)
+        del self._open[oldest]
+        self._displaced.add(oldest)
+        _end(oldest)
+        return True
 
     def shutdown_request(self, request: Any) -> None:
         """Forgets a connection that ends."""
         with self._lock:
             self._open.pop(request, None)
+            self._displaced.discard(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
@@ -73,12 +92,16 @@ class _BoundedServer(ThreadingHTTPServer):
         with self._lock:
             late = [request for request, (end_s, _) in self._open.items() if end_s < now_s]
         for request in late:
-            # Its thread, which reads or writes, then gets an end of file.
-            with suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+            _end(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores connections that break."""
+
+
+def _end(request: Any) -> None:
+    """Ends a connection: its thread, which reads or writes, gets an end of file."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 # Metrics are not made again before so many times what making them took: who reaches the port gets

@@ -115,6 +115,44 @@ def test_one_host_leaves_connections_to_probes() -> None:
         health.server.stop()
 
 
+def test_who_has_most_connections_gives_one_to_a_probe() -> None:
+    """From five hosts on they took all, and no probe was answered."""
+    health = Health(request_s=60.0, connections_max=8)
+    server = health.server._server
+    with ExitStack() as stack:
+        stack.callback(health.server.stop)
+        pairs = [[stack.enter_context(each) for each in socket.socketpair()] for _ in range(12)]
+        ours, theirs = zip(*pairs, strict=True)
+        hosts = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", *(f"10.0.1.{n}" for n in range(4))]
+        assert all(
+            server.verify_request(one, (host, 1)) for one, host in zip(ours, hosts, strict=False)
+        )
+        # Nobody gets more than others, however often it comes.
+        assert not server.verify_request(ours[8], ("10.0.0.1", 1))
+        assert server.verify_request(ours[8], ("10.0.0.9", 1))
+        assert theirs[0].recv(1) == b""
+        assert not server.verify_request(ours[9], ("10.0.0.9", 1))
+        for each in ours:
+            server.shutdown_request(each)
+        assert not server._open
+        assert not server._displaced
+
+
+def test_connections_that_gave_way_are_few(health: Health) -> None:
+    """Their threads may take a while, as those that ask a router whether it is ready."""
+    server = health.server._server
+    connections = [socket.socket() for _ in range(12)]
+    taken = [
+        server.verify_request(each, (f"10.0.0.{number}", 1))
+        for number, each in enumerate(connections)
+    ]
+    assert taken == [True] * 8 + [False] * 4
+    for each in connections:
+        server.shutdown_request(each)
+    assert server.verify_request(connections[0], ("10.0.0.1", 1))
+    server.shutdown_request(connections[0])
+
+
 def drip(connection: socket.socket) -> None:
     """Sends for longer than a request may take, each byte before any time limit of its own."""
     for _ in range(2_000):
