@@ -63,9 +63,13 @@ NOTHING_FORGOTTEN = ForgottenSlices()
 
 
 class SlidingTermCounts:
-    """A standing query's counts of its window. Only for regions, without text or filter."""
+    """A standing query's counts of its window. Only for regions, without text or filter.
 
-    __slots__ = ("_bounds", "_codes", "_counts", "_forgotten", "_k", "_kept", "_others")
+    Attributes:
+        is_slid: whether the last count looked at what entered and left the window alone.
+    """
+
+    __slots__ = ("_bounds", "_codes", "_counts", "_forgotten", "_k", "_kept", "_others", "is_slid")
 
     def __init__(self, k: int, codes: TermCodes | None = None) -> None:
         """Starts without counts.
@@ -76,6 +80,7 @@ class SlidingTermCounts:
         """
         self._k = k
         self._codes = TermCodes() if codes is None else codes
+        self.is_slid = False
         self._forgotten = NOTHING_FORGOTTEN
         self._bounds = ALL_TIME
         # Numbers in `_codes`.
@@ -100,6 +105,7 @@ class SlidingTermCounts:
             bounds: bounds of arrivals only.
             forgotten: slices that have left the store so far.
         """
+        self.is_slid = False
         window = _Window(view, condition, condition.within(bounds), self._codes)
         if window.terms_max > _COUNT_MAX:
             self.forget()
@@ -124,6 +130,7 @@ class SlidingTermCounts:
             bound = window.move([entered, left], self._kept, self._counts, self._others)
             least = _least(self._counts, self._k)
             if bound < least:
+                self.is_slid = True
                 rows = np.flatnonzero(self._counts >= least)
                 return self._codes.hashes(self._kept[rows]), self._counts[rows].astype(np.int64)
         return self._recount(window)

@@ -46,7 +46,11 @@ class TermRoom:
 
 
 class WindowTermCounts:
-    """A standing query's counts of its window; of any region, text and filter."""
+    """A standing query's counts of its window; of any region, text and filter.
+
+    Attributes:
+        is_slid: whether the last count looked at what entered and left the window alone.
+    """
 
     __slots__ = (
         "_bounds",
@@ -57,11 +61,13 @@ class WindowTermCounts:
         "_named",
         "_room",
         "_texts",
+        "is_slid",
     )
 
     def __init__(self, room: TermRoom | None = None) -> None:
         """Starts without counts; all queries of a slot share its room."""
         self._room = TermRoom() if room is None else room
+        self.is_slid = False
         self._forgotten = NOTHING_FORGOTTEN
         self._bounds = ALL_TIME
         self._is_kept = False
@@ -81,7 +87,8 @@ class WindowTermCounts:
         self, view: StoreView, condition: Condition, bounds: Bounds, forgotten: ForgottenSlices
     ) -> TermCounts:
         """Counts all terms of the window; arguments as of `SlidingTermCounts.count`."""
-        if self._can_slide(bounds, forgotten):
+        self.is_slid = self._can_slide(bounds, forgotten)
+        if self.is_slid:
             found = self._slide(view, condition, bounds)
         else:
             found = count_terms(view, condition, bounds)

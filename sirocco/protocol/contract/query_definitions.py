@@ -52,8 +52,8 @@ def query_of(spec: str) -> Query:
 def outline_of(spec: str) -> Query:
     """Returns the query of a definition without what slots have in columns.
 
-    That is region, text, and the filter but for ranked queries. Clients choose what these take to
-    read, up to 20 ms, and each slot reads each query.
+    That is region, text, and filter. Clients choose what these take to read, up to 20 ms, and each
+    slot reads each query.
 
     Raises:
         InvalidArgument: As `parse_query`.
@@ -68,7 +68,7 @@ def _parsed(spec: str) -> Query:
 
 def _outline(spec: str) -> Query:
     members = orjson.loads(spec)
-    if not isinstance(members, dict) or members.get("kind") == "ranked":
+    if not isinstance(members, dict):
         return parse_query(members, limits=STORED_LIMITS)
     rest = {name: value for name, value in members.items() if name not in _IN_COLUMNS}
     query = parse_query(rest, limits=STORED_LIMITS)

@@ -483,7 +483,8 @@ def test_a_position_token_waits_until_all_slots_are_there(small: Searchable) -> 
 
 def test_a_position_that_is_not_reached_is_reported(small: Searchable) -> None:
     small.reach(1, 7)
-    with pytest.raises(DeadlineExceeded) as caught:
+    # The evaluators' word or, if they are late, the merger's.
+    with pytest.raises((DeadlineExceeded, PartialResult)) as caught:
         small.client.search(everywhere(), position_token="0.3,1.7", timeout_s=0.3)
     assert "position token" in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""The answers of a slot's stored objects: to queries that ask for the past, and at steps."""
+"""The answers of a slot's stored objects to new queries that ask for the past."""
 
 from __future__ import annotations
 
@@ -14,33 +14,19 @@ from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.store.gathering import gather_rows
-from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN, ForgottenSlices
-from sirocco.index.store.store import ArrivalTimes, StoreView
+from sirocco.index.store.store import StoreView
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import scan_range, search_knn
-from sirocco.index.store.term_names import TermNames
-from sirocco.index.store.terms_search import (
-    NO_COUNTS,
-    TermCounts,
-    count_terms,
-    named_counts,
-    top_terms,
-)
-from sirocco.index.store.window_term_counts import WindowTermCounts
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS
-from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
-from sirocco.protocol.contract.messages import NO_OBJECTS
-from sirocco.protocol.evaluator.limits import LIMITS
-from sirocco.protocol.evaluator.reports.step_records import RankedEntries, StepResult, TermEntries
+from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.evaluator.standing.hits import Hits
 from sirocco.protocol.evaluator.standing.query_families import KNN, RANGE
 from sirocco.protocol.evaluator.standing.standing_queries import StandingQueries
-from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
 
 if TYPE_CHECKING:
-    from sirocco.index.store.ranked_search import RankedPart
+    pass
 
 # Objects of one report of the past, gathered together.
 _ROWS_MAX = 1 << 16
@@ -147,96 +133,6 @@ def _past_nearest(
         nearest.distances_m,
     )
     yield PastMatches(stored.objects, events_of(stored), hits)
-
-
-def step_results(
-    view: StoreView,
-    due: list[tuple[int, int, StepQuery]],
-    names: TermNames,
-    forgotten: ForgottenSlices = NOTHING_FORGOTTEN,
-    gap_ms: int = LIMITS.gap_ms,
-) -> Iterator[tuple[StepResult | None, bool]]:
-    """Evaluates steps, (row of all queries, at, query), one each time that it is asked.
-
-    Yields the result of each, in order, None where there is nothing to report; and whether that
-    took a search.
-
-    Args:
-        view: of the store.
-        due: the steps.
-        names: of terms.
-        forgotten: what left the store so far.
-        gap_ms: see `EvaluatorLimits`.
-    """
-    newest_ms = view.newest_ms
-    # The object that ends a gap is in the store already.
-    times = ArrivalTimes(view) if due and newest_ms - due[0][1] >= gap_ms else None
-    for row, at_ms, entry in due:
-        bounds, reporters = Bounds(entry.from_ms(at_ms), at_ms), entry.reporters(at_ms)
-        # After a gap of days most steps count nothing: they need no search, and most no record.
-        is_empty = bounds.arrival_from_ms > newest_ms or (
-            times is not None and not times.may_hold(bounds.arrival_from_ms, at_ms)
-        )
-        if is_empty and not (entry.is_home or reporters):
-            yield None, False
-            continue
-        if entry.ranked is not None:
-            part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
-            if part.objects_total or entry.is_home or reporters:
-                ranked = ranked_entries(part)
-                result = StepResult(query_row=row, at_ms=at_ms, ranked=ranked, reporters=reporters)
-                yield result, not is_empty
-            else:
-                yield None, not is_empty
-            continue
-        k = entry.query.k if entry.is_sole else None
-        is_search = entry.kept is None and not is_empty
-        if is_empty:
-            counts = NO_COUNTS
-        elif entry.kept is None:
-            counts = count_terms(view, entry.condition, bounds, k=k)
-        else:
-            counts = entry.kept.count(view, entry.condition, bounds, forgotten)
-        if len(counts) or entry.is_home or reporters:
-            if isinstance(entry.kept, WindowTermCounts) and not is_empty:
-                texts = entry.kept.texts(counts, names)
-                terms = TermEntries(*texts, counts.counts.astype(np.uint64))
-            else:
-                terms = term_entries(counts, k, names)
-            result = StepResult(query_row=row, at_ms=at_ms, terms=terms, reporters=reporters)
-            yield result, is_search
-        else:
-            yield None, is_search
-
-
-def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEntries:
-    """Returns the k most frequent terms, or all, as columns."""
-    if k is None:
-        pairs = list(zip(named_counts(counts, names), counts.counts.tolist(), strict=True))
-    else:
-        pairs = top_terms(counts, k, names)
-    texts = [term.encode() for term, _ in pairs]
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return TermEntries(
-        np.frombuffer(b"".join(texts), np.uint8),
-        offsets,
-        np.array([count for _, count in pairs], np.uint64),
-    )
-
-
-def ranked_entries(part: RankedPart) -> RankedEntries:
-    """Returns the part of a ranked search as columns."""
-    stored = part.candidates
-    return RankedEntries(
-        totals=np.array([part.objects_total, part.tokens_total], np.uint64),
-        holders=part.holders.astype(np.uint64),
-        objects=NO_OBJECTS if stored is None else stored.objects,
-        events=NO_EVENTS if stored is None else events_of(stored),
-        token_counts=np.empty(0, np.uint32) if stored is None else stored.lengths.astype(np.uint32),
-        distances_m=part.distances_m,
-        frequencies=part.frequencies.reshape(-1),
-    )
 
 
 def events_of(stored: StoredRows) -> EventColumns:

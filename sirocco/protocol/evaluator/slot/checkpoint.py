@@ -7,6 +7,7 @@ them again), the newest objects, and the names of the slices that hold all older
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from sirocco.protocol.contract.query_words import analysed_from, is_former, word
 from sirocco.protocol.evaluator.slot.archived_slices import Span
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.definitions import (
-    conditions_of,
+    condition_of_spec,
     spec_query,
     step_kind,
     tracked_member,
@@ -219,13 +220,14 @@ def _tracked(state: State) -> State:
 
 def _restore_steps(standing: StandingQueries, state: State, subscribers: tuple[str, ...]) -> None:
     specs = [spec.decode() for spec in unpacked("steps.specs", state)]
-    whole = [spec_query(spec) for spec in specs]
     filters = [text.decode() for text in unpacked("steps.filters", state)]
     starts_ms = state["steps.starts_ms"].tolist()
+    conditions = [
+        partial(condition_of_spec, spec, text, start_ms, standing.hashing)
+        for spec, text, start_ms in zip(specs, filters, starts_ms, strict=True)
+    ]
     rows = standing.steps.restore(
-        [step_kind(spec) for spec in specs],
-        conditions_of(compile_queries(whole, starts_ms), filters, standing.hashing),
-        _without("steps", state),
+        [step_kind(spec) for spec in specs], conditions, _without("steps", state)
     )
     _put_names(standing.families[STEPS].table, "steps", state, rows, subscribers)
 

@@ -8,7 +8,7 @@ passed it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from sirocco.index.standing.limits import StandingLimits
 from sirocco.index.standing.track.track_pairs import Members
 from sirocco.index.store.slices import SealedSlice
 from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN
-from sirocco.index.store.store import Job, SlotStore, StoreLimits
+from sirocco.index.store.store import Job, SlotStore, StoreLimits, StoreView
 from sirocco.index.store.term_names import TermNames
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
@@ -40,13 +40,12 @@ from sirocco.protocol.contract.positions import (
 from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.history_answers import (
-    PastMatches,
     events_of,
     history_reports,
-    step_results,
 )
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.partial_records import Reports
+from sirocco.protocol.evaluator.reports.step_answers import StepSearches
 from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResult
 from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, span_of
 from sirocco.protocol.evaluator.slot.query_changes import Changed, QueryChanges
@@ -55,6 +54,7 @@ from sirocco.protocol.evaluator.standing.hits import Hits
 from sirocco.protocol.evaluator.standing.knn_radii import KnnRadii
 from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd
 from sirocco.protocol.evaluator.standing.query_families import TRACKED
+from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
 
 _NO_HITS = np.empty(0, np.int32)
 
@@ -64,40 +64,17 @@ _OBJECTS_A_STEP = 128
 
 
 @dataclass(slots=True)
-class _Past:
-    """What new queries ask of the past, while it is answered.
+class _Searches:
+    """Searches that a change asks for, or that are due: made a turn at a time, not all at once.
 
     Attributes:
-        found: the answers; None after each query.
-        objects_total: in the store, as they see it.
-        pinned: position of the change that brought the queries.
-        ends: are reported after it.
-        reported_ms: the time before which everything was reported by then.
-    """
-
-    found: Iterator[PastMatches | None]
-    objects_total: int
-    pinned: int
-    ends: list[QueryEnd]
-    reported_ms: int
-
-
-@dataclass(slots=True)
-class _Steps:
-    """Steps that are reported together, while they are evaluated.
-
-    Attributes:
-        found: their results.
-        results: those that are known.
-        left: how many are not.
-        objects_total: in the store, as they see it.
+        turns: each returns reports; the last one returns them at its end.
+        pinned: position of the reports.
         reported_ms: the time before which everything was reported before them.
     """
 
-    found: Iterator[tuple[StepResult | None, bool]]
-    results: list[StepResult]
-    left: int
-    objects_total: int
+    turns: Generator[Reports, None, Reports]
+    pinned: int
     reported_ms: int
 
 
@@ -167,8 +144,7 @@ class Slot:
         self.settled = 0, 0
         self.steps_total = 0
         self.radii: KnnRadii | None = None
-        self._past: _Past | None = None
-        self._steps: _Steps | None = None
+        self._searches: _Searches | None = None
         self._is_behind = False
         # The state whose slices are still to be loaded; None: they are here.
         self._unloaded: State | None = None
@@ -221,7 +197,7 @@ class Slot:
 
         Or whether new queries wait for their answers from the past.
         """
-        if self._past is not None or self._steps is not None:
+        if self._searches is not None:
             return True
         due_ms = self._due_ms
         # Where nothing is due ever, which is the rule, the time need not be looked for.
@@ -237,15 +213,14 @@ class Slot:
     @property
     def reported_ms(self) -> int:
         """The time before which everything was reported."""
-        under_way = self._past or self._steps
-        time_ms = self.time_ms if under_way is None else under_way.reported_ms
+        time_ms = self.time_ms if self._searches is None else self._searches.reported_ms
         return min(time_ms, self._due_ms)
 
     @property
     def reported_upto(self) -> int:
         """The position up to which all was reported; while steps are due, after the objects."""
-        if self._past is not None:
-            return self._past.pinned
+        if self._searches is not None:
+            return self._searches.pinned
         return position_after(self.offset - 1) if self.is_stepping else position_of(self.offset)
 
     def take(
@@ -281,8 +256,8 @@ class Slot:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
                     reports += self._report_changes(changed, position_of(offset))
-                    if self._past is not None:
-                        self._past.reported_ms = before_ms
+                    if self._searches is not None:
+                        self._searches.reported_ms = before_ms
             else:
                 self._accept(offset, message, parts)
                 if message.tracks is not None and self.standing.tracked.has_waits:
@@ -322,59 +297,71 @@ class Slot:
         than would fit memory, if it were done at once. So are the searches of the past of many new
         queries.
         """
-        if self._past is not None:
-            return self._continue_past(self._past)
-        if self._steps is not None:
-            return self._evaluate_steps(self._steps)
+        if self._searches is not None:
+            return self._search(self._searches)
         due_ms = self._due_ms
         if self.standing.steps.next_ms > due_ms:
             if self.queries.lifetimes.next_ms == due_ms:
                 return self._end_lifetimes()
             is_waited = self.standing.tracked.next_due_ms == due_ms
             return self._report_due() if is_waited else self._report_ends()
-        before_ms, view = self.reported_ms, self.store.view()
+        before_ms, pinned = self.reported_ms, position_after(self.offset - 1)
         due = self.standing.take_due(self.time_ms, self._report_steps_max)
-        self._steps = _Steps(
-            step_results(view, due, self._term_names, self._forgotten, self._gap_ms),
-            [],
-            len(due),
-            view.objects_total,
-            before_ms,
+        self._searches = _Searches(self._step_turns(due, pinned), pinned, before_ms)
+        return self._search(self._searches)
+
+    def _search(self, searches: _Searches) -> Reports:
+        """Takes the next turn of searches."""
+        try:
+            return next(searches.turns)
+        except StopIteration as end:
+            self._searches = None
+            reports: Reports = end.value
+        if reports:
+            reports[-1].time_ms = self.reported_ms
+        return reports
+
+    def _step_turns(
+        self, due: list[tuple[int, int, StepQuery]], pinned: int
+    ) -> Generator[Reports, None, Reports]:
+        """Evaluates steps that are reported together, in each turn up to one that searches."""
+        results: list[StepResult] = []
+        searches = StepSearches(
+            self.store.view(),
+            self._term_names,
+            self.standing.steps.complete,
+            self._forgotten,
+            self._gap_ms,
         )
-        return self._evaluate_steps(self._steps)
-
-    def _evaluate_steps(self, steps: _Steps) -> Reports:
-        """Evaluates the next steps, up to one that searches; reports when all are."""
-        is_search = False
-        while steps.left and not is_search:
-            result, is_search = next(steps.found)
-            steps.left -= 1
-            self.steps_total += 1 + is_search * (steps.objects_total // _OBJECTS_A_STEP)
+        for number, (result, work) in enumerate(searches.results(due), start=1):
+            self._note_step(work)
             if result is not None:
-                steps.results.append(result)
-        if steps.left:
-            return []
-        self._steps = None
-        report = self._step_report(steps.results, position_after(self.offset - 1))
-        report.time_ms = self.reported_ms
-        return [report]
+                results.append(result)
+            if work and number < len(due):
+                yield []
+        return [self._step_report(results, pinned)]
 
-    def _continue_past(self, past: _Past) -> Reports:
-        """Searches the past of the next new query, or reports more of what was found."""
-        found = next(past.found, past)
-        if found is None:
-            self.steps_total += 1 + past.objects_total // _OBJECTS_A_STEP
-            return []
-        if isinstance(found, PastMatches):
-            self.steps_total += 1 + len(found.objects) // _OBJECTS_A_STEP
-            report = self._empty_report(past.pinned)
+    def _past_turns(
+        self, changed: Changed, view: StoreView, pinned: int
+    ) -> Generator[Reports, None, Reports]:
+        """Searches the past of a new query in each turn, or reports more of what was found."""
+        for found in history_reports(self.standing, view, changed.history_requests):
+            if found is None:
+                self._note_step(view.objects_total)
+                yield []
+                continue
+            self._note_step(len(found.objects))
+            report = self._empty_report(pinned)
             report.objects, report.events = found.objects, found.events
-            report.positions = np.full(len(found.objects), past.pinned, np.int64)
-            report.pinned = past.pinned
+            report.positions = np.full(len(found.objects), pinned, np.int64)
+            report.pinned = pinned
             _put_hits(report, found.hits)
-            return [report]
-        self._past = None
-        return [self._end_report(past.ends, past.pinned)] if past.ends else []
+            yield [report]
+        return [self._end_report(changed.reported_ends, pinned)] if changed.reported_ends else []
+
+    def _note_step(self, objects: int) -> None:
+        """Counts a step that looks at so many objects."""
+        self.steps_total += 1 + objects // _OBJECTS_A_STEP
 
     def _end_lifetimes(self) -> Reports:
         """Takes the next lifetimes that are over; steps of the same time come before.
@@ -611,11 +598,8 @@ class Slot:
             ]
             reports.append(self._step_report(ended, pinned))
         if changed.history_requests:
-            view = self.store.view()
-            answers = history_reports(self.standing, view, changed.history_requests)
-            self._past = _Past(
-                answers, view.objects_total, pinned, changed.reported_ends, self.reported_ms
-            )
+            turns = self._past_turns(changed, self.store.view(), pinned)
+            self._searches = _Searches(turns, pinned, self.reported_ms)
             return reports
         if changed.reported_ends:
             reports.append(self._end_report(changed.reported_ends, pinned))
@@ -646,7 +630,7 @@ class Slot:
     def _reclaim(self) -> None:
         # All of it ended at or before the slot's offset: no object can meet it. But the past is
         # answered also for queries that the same record removes.
-        if self._past is None and self._steps is None:
+        if self._searches is None:
             self.standing.reclaim(self.time_ms, self.offset)
 
     def add_targets(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sirocco.index.base.compile import with_numbers
+from sirocco.index.base.compile import compile_queries, with_numbers
 from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 from sirocco.index.standing.query_table import NamedQueries
 from sirocco.index.store.store_condition import Condition, compile_condition
@@ -28,6 +28,14 @@ def conditions_of(
     lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
     wheres = filters_of(filters, len(queries))
     return [compile_condition(lasting, where, row, hashing) for row, where in enumerate(wheres)]
+
+
+def condition_of_spec(
+    spec: str, filter_text: str, start_ms: int, hashing: TermHashing
+) -> Condition:
+    """Returns the condition of a query by its spec, for searches."""
+    queries = compile_queries([spec_query(spec)], [start_ms])
+    return conditions_of(queries, [filter_text], hashing)[0]
 
 
 def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:

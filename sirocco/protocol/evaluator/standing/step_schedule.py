@@ -8,7 +8,8 @@ position of the slot's log where the time passed the step, however many steps it
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,9 +44,9 @@ class StepQuery:
     Attributes:
         row: its row.
         handle: of the query, which orders steps of one time equally in all evaluators.
-        query: its definition.
-        condition: region, text, filter.
-        ranked: its search of stores; None for a terms query.
+        query: the outline of its definition.
+        condition: region, text, filter; None before the first step after it was restored.
+        ranked: its search of stores; None for a terms query, and before that step.
         start_ms: begin of its lifetime; steps count from here.
         since_ms: the oldest arrival that counts.
         next_ms: the next step.
@@ -59,7 +60,7 @@ class StepQuery:
     row: int
     handle: int
     query: StepKind
-    condition: Condition
+    condition: Condition | None
     ranked: RankedSearch | None
     start_ms: int
     since_ms: int
@@ -69,6 +70,11 @@ class StepQuery:
     is_home: bool
     live: bool = True
     kept: SlidingTermCounts | WindowTermCounts | None = None
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it is a ranked query."""
+        return isinstance(self.query, RankedQuery)
 
     @property
     def step_ms(self) -> int:
@@ -104,6 +110,8 @@ class StepIndex:
     def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
         """Creates an empty one, for a store whose terms `hashing` numbers."""
         self.queries: dict[int, StepQuery] = {}
+        # Row → supplies the condition of a query that was restored, until its first step.
+        self._unread: dict[int, Callable[[], Condition]] = {}
         self._hashing = hashing
         self._codes = TermCodes()
         self._room = TermRoom()
@@ -138,7 +146,7 @@ class StepIndex:
                     handle=int(handles[i]),
                     query=query,
                     condition=conditions[i],
-                    ranked=ranked_of(query, self._hashing),
+                    ranked=self._ranked_of(query, conditions[i]),
                     start_ms=start_ms,
                     since_ms=since_ms,
                     next_ms=next_ms,
@@ -156,14 +164,37 @@ class StepIndex:
             entry.kept = self._kept_of(entry)
         self._push(entry)
 
+    def complete(self, entry: StepQuery) -> bool:
+        """Reads the condition of a query if that was not done yet; returns whether it was due.
+
+        A client chooses how long it takes, up to 25 ms. A slot that is restored has thousands.
+        """
+        read = self._unread.pop(entry.row, None)
+        if read is None:
+            return False
+        entry.condition = read()
+        entry.ranked = self._ranked_of(entry.query, entry.condition)
+        if entry.kept is None:
+            entry.kept = self._kept_of(entry)
+        return True
+
+    def _ranked_of(self, query: StepKind, condition: Condition) -> RankedSearch | None:
+        # The outline has no filter.
+        is_ranked = isinstance(query, RankedQuery)
+        return (
+            ranked_of(replace(query, where=condition.where), self._hashing) if is_ranked else None
+        )
+
     def _kept_of(self, entry: StepQuery) -> SlidingTermCounts | WindowTermCounts | None:
-        if entry.is_sole:
-            return kept_of(entry.query, entry.condition, self._codes)
-        return shared_kept_of(entry.query, self._room)
+        if not entry.is_sole:
+            return shared_kept_of(entry.query, self._room)
+        if entry.condition is None:
+            return None
+        return kept_of(entry.query, entry.condition, self._codes)
 
     def _push(self, entry: StepQuery) -> None:
         if entry.next_ms <= entry.last_ms:
-            heap = self._heaps[entry.ranked is not None]
+            heap = self._heaps[entry.is_ranked]
             due = entry.next_ms, entry.handle, entry.row
             push_due(heap, due, len(self.queries), self._is_current)
 
@@ -244,6 +275,7 @@ class StepIndex:
         """Ends queries: they have no steps from here on."""
         for row in rows.tolist():
             self.queries[row].live = False
+            self._unread.pop(row, None)
             _drop_kept(self.queries[row])
             self._dead.append((position, row))
 
@@ -282,10 +314,16 @@ class StepIndex:
     def restore(
         self,
         queries: list[StepKind],
-        conditions: list[Condition],
+        conditions: Sequence[Callable[[], Condition]],
         state: dict[str, NDArray[Any]],
     ) -> NDArray[np.int32]:
-        """Takes the queries of a checkpoint, with their handles; the index must be empty."""
+        """Takes the queries of a checkpoint; the index must be empty.
+
+        Args:
+            queries: their outlines.
+            conditions: each is called at the first step of its query.
+            state: as `state` returns it, with their handles.
+        """
         columns = zip(
             *(state[name].tolist() for name in _COLUMNS),
             # An older version has none.
@@ -294,13 +332,15 @@ class StepIndex:
         )
         for i, (handle, start_ms, since_ms, next_ms, flags, slot_count) in enumerate(columns):
             is_sole, is_home = bool(flags & 1), bool(flags & 2)
+            row = self._extend()
+            self._unread[row] = conditions[i]
             self._put(
                 StepQuery(
-                    row=self._extend(),
+                    row=row,
                     handle=handle,
                     query=queries[i],
-                    condition=conditions[i],
-                    ranked=ranked_of(queries[i], self._hashing),
+                    condition=None,
+                    ranked=None,
                     start_ms=start_ms,
                     since_ms=since_ms,
                     next_ms=next_ms,

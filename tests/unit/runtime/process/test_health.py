@@ -70,6 +70,8 @@ def test_connections_beyond_the_cap_are_closed_and_give_way_in_time(health: Heal
         assert threading.active_count() - before <= 4
         # All of them are closed: at once, or when their time is up.
         assert all(each.recv(1) == b"" for each in idle)
+    # A connection gives its place back when its thread ends, which is after its end is seen here.
+    eventually(lambda: not health.server._server._open)
     assert health.get("/healthz") == 200
 
 

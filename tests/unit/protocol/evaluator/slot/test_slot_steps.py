@@ -11,6 +11,7 @@ import pytest
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.store.store import StoreLimits
 from sirocco.index.store.terms_search import count_terms
+from sirocco.model.attributes import Filter
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import (
@@ -32,12 +33,15 @@ from sirocco.protocol.contract.positions import (
     position_after,
     position_of,
 )
+from sirocco.protocol.contract.query_definitions import query_of
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.limits import LIMITS
-from sirocco.protocol.evaluator.reports import history_answers
+from sirocco.protocol.evaluator.reports import step_answers
 from sirocco.protocol.evaluator.reports.partial_records import founds
 from sirocco.protocol.evaluator.reports.step_records import StepReport
+from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.evaluator.standing import definitions
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.support.seeds import drawn_seed
 from tests.support.values import change_of, request_of
@@ -225,7 +229,7 @@ def test_steps_over_a_gap_without_objects_need_no_search(monkeypatch: pytest.Mon
         searches.append(1)
         return count_terms(*given, **named)
 
-    monkeypatch.setattr(history_answers, "count_terms", counted)
+    monkeypatch.setattr(step_answers, "count_terms", counted)
     slot, installs = opened(), Installs(0, 0)
     # A window as long as a step is searched each time.
     query = TermsQuery(id="q", mode="continuous", k=3, window_ms=1_000, step_ms=1_000)
@@ -369,21 +373,27 @@ def test_results_of_many_steps_do_not_depend_on_the_batch_size(
     assert whole.report().end == pieces.report().end == position_of(13)
 
 
+def holding(asked: list[Query], rng: np.random.Generator) -> Slot:
+    """Returns a slot with queries, sole in it, and some posts shortly before a step of 300 ms."""
+    changes = [
+        (number, change_of(request_of("register", canonical(query), "s", START_MS)))
+        for number, query in enumerate(asked)
+    ]
+    installs = Installs(0, 0)
+    rows = compile_queries(asked, [START_MS] * len(asked))
+    installs.install(changes, rows, [(0,)] * len(asked))
+    slot = opened()
+    slot.take([(0, installs.installed(0)), (1, posts(rng, 0, START_MS + 250))])
+    return slot
+
+
 def test_steps_of_one_time_that_search_are_taken_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # init: no step continues another, so each is a search.
     rng = np.random.default_rng(1)
     asked = [replace(query, window_ms=300, step_ms=300, ttl_ms=None) for query in queries(rng)]
-    changes = [
-        (number, change_of(request_of("register", canonical(query), "s", START_MS)))
-        for number, query in enumerate(asked)
-    ]
-    installs = Installs(0, 0)
-    rows = compile_queries(list(asked), [START_MS] * len(asked))
-    installs.install(changes, rows, [(0,)] * len(asked))
-    slot = opened()
-    slot.take([(0, installs.installed(0)), (1, posts(rng, 0, START_MS + 250))])
+    slot = holding(list(asked), rng)
     told_ms = slot.reported_ms
     searched: list[int] = []
 
@@ -391,7 +401,7 @@ def test_steps_of_one_time_that_search_are_taken_one_by_one(
         searched.append(1)
         return count_terms(*args, **options)
 
-    monkeypatch.setattr(history_answers, "count_terms", counted)
+    monkeypatch.setattr(step_answers, "count_terms", counted)
 
     # test
     turns = [len(slot.take([(2, posts(rng, 1, START_MS + 350))], 1))]
@@ -403,6 +413,73 @@ def test_steps_of_one_time_that_search_are_taken_one_by_one(
     assert len(searched) == len(turns) == len(asked)
     assert sum(turns[1:]) == 1
     assert slot.reported_ms > told_ms
+
+
+def test_the_first_count_of_a_sliding_window_is_a_turn_of_its_own() -> None:
+    rng = np.random.default_rng(1)
+    asked = [
+        TermsQuery(id=f"q{each}", mode="continuous", k=3, window_ms=900, step_ms=300)
+        for each in range(7)
+    ]
+    slot = holding(list(asked), rng)
+
+    # test
+    turns = []
+    for number, now_ms in ((1, START_MS + 350), (2, START_MS + 650)):
+        slot.take([(number + 1, posts(rng, number, now_ms))], 1)
+        turns.append(1)
+        while slot.is_stepping:
+            slot.continue_steps()
+            turns[-1] += 1
+    # Afterwards they slide.
+    assert turns == [7, 1]
+
+
+def test_a_restored_slot_reads_conditions_at_their_first_steps_one_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # init: a definition is read once for its outline, which has no expression.
+    rng = np.random.default_rng(2)
+    ranked = RankedQuery(
+        id="r",
+        mode="continuous",
+        lon=0.0,
+        lat=0.0,
+        keywords=("w1",),
+        k=3,
+        radius_m=1e7,
+        step_ms=300,
+        where=Filter.parse({"a": 1}),
+    )
+    asked = [replace(q, window_ms=900, step_ms=300, ttl_ms=None) for q in queries(rng)]
+    slot = holding([*asked, ranked], rng)
+    state, read = slot_state(slot, START_MS, ()), list[str]()
+
+    def counted(spec: str) -> Query:
+        read.append(spec)
+        return query_of(spec)
+
+    monkeypatch.setattr(definitions, "query_of", counted)
+
+    # test
+    again = opened()
+    again.open(slot.offset, slot.offset, 1, START_MS)
+    restore_slot(again, state, ())
+    assert not read
+    record: list[tuple[int, Routed | Installed]] = [(2, posts(rng, 1, START_MS + 350))]
+    reports = again.take(record, 1)
+    turns = 1
+    while again.is_stepping:
+        assert len(read) <= turns
+        reports += again.continue_steps()
+        turns += 1
+
+    # check: the results are those of the slot that was not restored.
+    assert len(read) == turns == len(asked) + 1
+    assert again.steps_total > 100 * turns
+    expected = slot.take(record)
+    first, second = ([content_of(one) for one in founds(each)] for each in (expected, reports))
+    assert [each[1] for each in first if each[1]] == [each[1] for each in second if each[1]]
 
 
 def content_of(step: tuple[int, Found]) -> tuple[int, list[Any], list[Any], list[int], int]:

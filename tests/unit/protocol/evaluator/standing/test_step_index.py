@@ -74,5 +74,5 @@ def test_copies_of_a_checkpoint_count_on_from_their_first_step() -> None:
     row = inserted(index, EVERY_3_S, 1_000)
     index.share(np.array([row], np.int32))
     state = {**index.state(np.array([row], np.int32)), "handles": np.ones(1, np.uint64)}
-    (again,) = restored.restore([EVERY_3_S], [ANY_OBJECT], state)
+    (again,) = restored.restore([EVERY_3_S], [lambda: ANY_OBJECT], state)
     assert isinstance(restored.queries[int(again)].kept, WindowTermCounts)
