@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sirocco_client import Client, query_from_json
 
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from sirocco.services.coordinator.service import CoordinatorService
@@ -100,7 +100,7 @@ def moved(
     client.propose_map(to_bytes(replace(now, version=now.version + 1, slot_of_leaf=slots)))
     await_until(lambda: coordinator.machine.view.map_version > now.version)
     in_force_s = time.monotonic()
-    await_until(lambda: coordinator.machine.cluster_state.phase is Phase.NONE)
+    await_until(lambda: coordinator.machine.cluster_state.phase is ChangePhase.NONE)
     over_s = time.monotonic()
     cpu_s = time.process_time() - begin_cpu_s
     more = copied_total(routers) - copied

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sirocco_client import Client, query_from_json
 
 from sirocco.protocol.contract.effects import SaveRequest
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.protocol.evaluator.drain import offsets, unsaved
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
@@ -162,7 +162,7 @@ class _Small:
         )
         _await(lambda: self._coordinator.machine.view.map_version > now.version)
         switched_s = time.monotonic()
-        _await(lambda: self._coordinator.machine.cluster_state.phase is Phase.NONE)
+        _await(lambda: self._coordinator.machine.cluster_state.phase is ChangePhase.NONE)
         over_s = time.monotonic()
         return switched_s - begin_s, over_s - switched_s, self._copied() - copied
 

@@ -29,7 +29,7 @@ from benchmarks.adaptivity.costs import Costs
 from benchmarks.adaptivity.round_reports import Round
 from benchmarks.adaptivity.routing import Routed, kept_shares, route
 from benchmarks.adaptivity.scenes import Scene
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.protocol.coordinator.assignment import settled
 from sirocco.protocol.coordinator.balance_rounds import ClusterState
 from sirocco.schemes.map.map import PartitionMap
@@ -132,7 +132,7 @@ class Cluster:
         self.owner = np.array([number[first[slot]] for slot in range(slots)])
         self.routed: Routed = route(scene, partition_map)
         self.now_s, self.tick = 0.0, 0
-        self.phase, self.is_granting = Phase.NONE, False
+        self.phase, self.is_granting = ChangePhase.NONE, False
         self.tick_s = tick_s
         self._look_ticks = round(LOOK_S / tick_s)
         self._held_ticks = max(round(HELD_S / tick_s) - 1, 0)
@@ -443,7 +443,7 @@ class Cluster:
 
     def change_map(self, partition_map: PartitionMap) -> None:
         """Starts a change of the map; queries whose leaves change are sent to their slots."""
-        self.phase = Phase.COPYING
+        self.phase = ChangePhase.COPYING
         following = route(self.scene, partition_map)
         present, wanted = self.routed.held(), following.held()
         slots = partition_map.slots
@@ -481,12 +481,12 @@ class Cluster:
         self._faded = np.zeros((len(self.members), len(following.map.leaves)))
         self.sent = np.zeros(len(following.map.leaves))
         self.take_up(self.now_s)
-        self.phase = Phase.RETIRING
+        self.phase = ChangePhase.RETIRING
         self.after(self.settling.retire_s, lambda: self._retired(trimming_s))
 
     def _retired(self, trimming_s: NDArray[np.float64]) -> None:
         self._owe_slots(trimming_s)
-        self.phase = Phase.NONE
+        self.phase = ChangePhase.NONE
 
 
 @dataclass(slots=True)

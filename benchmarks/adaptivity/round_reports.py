@@ -22,8 +22,8 @@ from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.load.leaf_counts import (
     NO_QUERIES,
     Counted,
+    QueryCounts,
     RecentObjects,
-    SlotQueries,
     greatest_draw,
 )
 
@@ -105,13 +105,13 @@ def _slot_queries(
     slot: int,
     standing: NDArray[np.bool_],
     query_bytes: float,
-) -> SlotQueries:
+) -> QueryCounts:
     mine = routed.query[routed.slot == slot]
     mine = mine[standing[mine]]
     handles = handles_of(mine)
     greatest = greatest_draw(len(mine))
     is_chosen = handles <= np.uint64(greatest)
-    return SlotQueries(
+    return QueryCounts(
         sampled=scene.queries.take(mine[is_chosen]).rows(),
         draws=handles[is_chosen],
         ranges=len(mine),

@@ -23,8 +23,8 @@ from sirocco.model.text import TermColumns
 from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.load.leaf_counts import (
     Counted,
+    QueryCounts,
     RecentObjects,
-    SlotQueries,
     greatest_draw,
 )
 from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of
@@ -193,7 +193,7 @@ def _recent(objects: Stream, met: NDArray[np.int64], leaf: NDArray[np.int32]) ->
     )
 
 
-def _standing(partition_map: PartitionMap, queries: Queries) -> dict[int, SlotQueries]:
+def _standing(partition_map: PartitionMap, queries: Queries) -> dict[int, QueryCounts]:
     """Returns the queries of each slot, of which it examines some."""
     found = queries.route(compile_map(partition_map))
     rows = np.repeat(np.arange(len(queries)), np.diff(found.slot_offsets))
@@ -205,7 +205,7 @@ def _standing(partition_map: PartitionMap, queries: Queries) -> dict[int, SlotQu
         chosen = mine[mine % every == 0]
         # Their size has no influence here.
         sampled = queries.take(chosen).rows()
-        standing[slot] = SlotQueries(
+        standing[slot] = QueryCounts(
             sampled=sampled,
             draws=chosen.astype(np.uint64),
             ranges=len(mine),

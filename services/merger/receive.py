@@ -39,7 +39,7 @@ from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
 from sirocco.runtime.grpc.unread_streams import in_time
 from sirocco.runtime.grpc.work_pool import WorkPool
-from sirocco.runtime.loop.delivery_tail import SETTLED_S, Piece, Tail, Tails
+from sirocco.runtime.loop.delivery_tail import SETTLED_S, Tail, TailRecord, Tails
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.process.clock import now_ms
@@ -103,7 +103,7 @@ class _Parts:
 
     def __init__(
         self,
-        pieces: Sequence[Piece],
+        pieces: Sequence[TailRecord],
         opened: Open,
         credit: Credit,
         traces: DeliveryTraces | None,
@@ -300,7 +300,7 @@ class ReceiveFront(ReceiveServiceServicer):
 
     async def _after(
         self, tail: Tail, offset: int, credit: Credit
-    ) -> tuple[list[Piece], int, bool]:
+    ) -> tuple[list[TailRecord], int, bool]:
         """Returns the pieces after an offset, their end, and whether the shared tail has them.
 
         If not, the log is read for this stream alone, and only when it has credit.

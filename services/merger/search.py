@@ -30,7 +30,7 @@ from sirocco.model.query import RankedQuery, kind_of
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
 from sirocco.protocol.contract.storeless_limits import WHY
-from sirocco.protocol.search.gather_events import Begin, Finish, PartArrived, Tick
+from sirocco.protocol.search.gather_events import Begin, Finish, PartArrived, TimePassed
 from sirocco.protocol.search.leftovers import KnownLeftovers
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import EVER_MS
@@ -375,7 +375,7 @@ class _Pulled:
     """One search whose client takes its answer as it takes messages."""
 
     def __init__(self, run: Callable[[Callable[[PartArrived], None]], SearchRun]) -> None:
-        self._inbox: deque[PartArrived | Tick] = deque()
+        self._inbox: deque[PartArrived | TimePassed] = deque()
         self._waiting: asyncio.Future[None] | None = None
         self._run = run(self._took)
         self._loop = asyncio.get_running_loop()
@@ -383,7 +383,7 @@ class _Pulled:
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
         """Yields the answer; raises the error that makes it incomplete."""
         run = self._run
-        event: Begin | PartArrived | Tick = Begin()
+        event: Begin | PartArrived | TimePassed = Begin()
         # The last response of a step waits for its immediate successor: the end can be sent with
         # it.
         held: pb.SearchResponse | None = None
@@ -410,16 +410,16 @@ class _Pulled:
         """Stops everything in progress: the client may have gone."""
         self._run.close()
 
-    def _took(self, event: PartArrived | Tick) -> None:
+    def _took(self, event: PartArrived | TimePassed) -> None:
         self._inbox.append(event)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    async def _next(self) -> PartArrived | Tick:
+    async def _next(self) -> PartArrived | TimePassed:
         if not self._inbox:
             wait_s = max(0, self._run.deadline_ms() - monotonic_ms()) / 1_000
             self._waiting = self._loop.create_future()
-            timer = self._loop.call_later(wait_s, self._took, Tick())
+            timer = self._loop.call_later(wait_s, self._took, TimePassed())
             try:
                 await self._waiting
             finally:

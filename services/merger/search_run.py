@@ -152,7 +152,7 @@ class SearchRun:
             self._mark_request.cancel()
 
     def deadline_ms(self) -> int:
-        """Returns when the next `Tick` is needed at the latest."""
+        """Returns when the next `TimePassed` is needed at the latest."""
         return self._gather.deadline_ms()
 
     def is_large(self, event: GatherEvent) -> bool:

@@ -27,7 +27,7 @@ from sirocco.protocol.search.gather_events import (
     GatherEffect,
     GatherEvent,
     TakeMore,
-    Tick,
+    TimePassed,
 )
 from sirocco.protocol.search.limits import SearchLimits
 from sirocco.runtime.process.clock import monotonic_ms
@@ -191,7 +191,7 @@ class SearchStream:
         """Steps the searches that are due."""
         now_ms = monotonic_ms()
         for opened in [each for each in self._open.values() if each.due_ms <= now_ms]:
-            opened.advance(Tick())
+            opened.advance(TimePassed())
         self._timer = None
         if self._open:
             self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)

@@ -11,7 +11,7 @@ from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer, MapServiceSt
 
 from sirocco.model.errors import Unavailable
 from sirocco.protocol.contract.control_view import ControlView
-from sirocco.protocol.contract.map_change import Phase, progress
+from sirocco.protocol.contract.map_change import ChangePhase, progress
 from sirocco.runtime.grpc.audited import audited
 from sirocco.runtime.grpc.grpc_errors import unary
 from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
@@ -22,10 +22,10 @@ from sirocco.runtime.settings import ClusterSettings
 LEADER_S = 20.0
 
 _PHASES = {
-    Phase.NONE: pb.MAP_CHANGE_PHASE_NONE,
-    Phase.COPYING: pb.MAP_CHANGE_PHASE_COPYING,
-    Phase.SWITCHING: pb.MAP_CHANGE_PHASE_SWITCHING,
-    Phase.RETIRING: pb.MAP_CHANGE_PHASE_RETIRING,
+    ChangePhase.NONE: pb.MAP_CHANGE_PHASE_NONE,
+    ChangePhase.COPYING: pb.MAP_CHANGE_PHASE_COPYING,
+    ChangePhase.SWITCHING: pb.MAP_CHANGE_PHASE_SWITCHING,
+    ChangePhase.RETIRING: pb.MAP_CHANGE_PHASE_RETIRING,
 }
 
 
@@ -76,7 +76,7 @@ class MapFront(MapServiceServicer):
         return pb.DescribeMapChangeResponse(
             map_version=view.map_version,
             phase=_PHASES[now.phase],
-            next_version=0 if now.phase is Phase.NONE else now.version,
+            next_version=0 if now.phase is ChangePhase.NONE else now.version,
             waiting=now.waiting,
             partitions=now.partitions,
             partition_map=view.partition_map if request.partition_map else b"",

@@ -32,7 +32,7 @@ from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.runtime.process.clock import now_ms
 from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.services.router.changes.bulk_calls import (
-    Answer,
+    BulkAnswer,
     Request,
     answered,
     check_count,
@@ -233,8 +233,8 @@ class QueryFront(QueryServiceServicer):
     async def _answered(
         self,
         requests: AsyncIterator[Request],
-        decide: Callable[[Request], Awaitable[Answer]],
-    ) -> AsyncGenerator[Answer]:
+        decide: Callable[[Request], Awaitable[BulkAnswer]],
+    ) -> AsyncGenerator[BulkAnswer]:
         """Yields the answers to the requests of a bulk call, which has a place until it ends."""
         with self._streams.place(caller().grant.tenant, peer=connection()):
             async with aclosing(answered(requests, decide, self._times.begin_s)) as answers:
@@ -245,7 +245,7 @@ class QueryFront(QueryServiceServicer):
         self,
         action: str,
         received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
-    ) -> Answer:
+    ) -> BulkAnswer:
         """Registers or updates the queries of a request, which is audited."""
         message = received.message if isinstance(received, PartlyRefused) else received
         names = [each.id for each in message.queries] if AUDIT.writes_changes else []
@@ -259,7 +259,7 @@ class QueryFront(QueryServiceServicer):
         self,
         action: str,
         received: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
-    ) -> Answer:
+    ) -> BulkAnswer:
         """Registers or updates the queries of a request; each is refused separately."""
         request, refused = (
             (received.message, received.refused)
@@ -289,7 +289,7 @@ class QueryFront(QueryServiceServicer):
             plain = await self._pool.run(lambda: plain_rows(request))
         if plain is None:
             rows = await self._pool.map(read, range(len(request.queries)))
-            return Answer(await self._changes.apply_rows(action, rows, client), warnings)
+            return BulkAnswer(await self._changes.apply_rows(action, rows, client), warnings)
         warnings |= plain.warnings
 
         def requests_of(queries: PlainQueries) -> PlainRequests:
@@ -303,9 +303,9 @@ class QueryFront(QueryServiceServicer):
         outcomes = await self._changes.apply_columns(
             action, len(request.queries), plain, requests_of, read, client
         )
-        return Answer(outcomes, warnings)
+        return BulkAnswer(outcomes, warnings)
 
-    async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> Answer:
+    async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> BulkAnswer:
         """Removes the queries of a request, which is audited."""
         with audited("unregister_query", request.ids) as errors:
             answer = await self._removed(request)
@@ -313,7 +313,7 @@ class QueryFront(QueryServiceServicer):
                 errors.update(answer.errors())
         return answer
 
-    async def _removed(self, request: pb.UnregisterQueriesRequest) -> Answer:
+    async def _removed(self, request: pb.UnregisterQueriesRequest) -> BulkAnswer:
         check_count(len(request.ids), "ids")
         client, at_ms = caller(), now_ms()
 
@@ -327,7 +327,7 @@ class QueryFront(QueryServiceServicer):
         columns = await self._pool.run(lambda: removal_rows(request, client.grant))
         if columns is None:
             rows = list(map(read, range(count)))
-            return Answer(await self._changes.apply_rows("unregister", rows, client), {})
+            return BulkAnswer(await self._changes.apply_rows("unregister", rows, client), {})
         outcomes = await self._changes.apply_columns(
             "unregister",
             count,
@@ -336,7 +336,7 @@ class QueryFront(QueryServiceServicer):
             read,
             client,
         )
-        return Answer(outcomes, {})
+        return BulkAnswer(outcomes, {})
 
 
 def _removal(name: str, at_ms: int) -> ChangeRequest:

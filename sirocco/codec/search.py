@@ -39,7 +39,7 @@ from sirocco.protocol.search.messages import (
     MORE,
     MOVED,
     NO_TERM_SUMS,
-    Answer,
+    AnswerRows,
     Leftovers,
     Part,
     Question,
@@ -285,7 +285,7 @@ def write_objects(
         yield response
 
 
-def write_answer(answer: Answer) -> Iterator[pb.SearchResponse]:
+def write_answer(answer: AnswerRows) -> Iterator[pb.SearchResponse]:
     """Yields an answer as messages, in its order."""
     for begin, end in row_chunks(answer.objects):
         response = pb.SearchResponse(values=pack(answer.values[begin:end], F8))

@@ -11,7 +11,7 @@ import numpy as np
 
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.protocol.contract.effects import Outcome
-from sirocco.protocol.contract.map_change import Phase, progress
+from sirocco.protocol.contract.map_change import ChangePhase, progress
 from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from tests.simulation.faults import Profile
 from tests.simulation.keyword_map import quartered_map
@@ -61,7 +61,7 @@ class MapMaker:
         shape = self._cluster.world.shape
         leaders = [node for node in self._coordinators() if node.machine.leading]
         return any(
-            progress(node.machine.view, shape.intake, shape.registry).phase is Phase.NONE
+            progress(node.machine.view, shape.intake, shape.registry).phase is ChangePhase.NONE
             for node in leaders
         )
 

@@ -41,10 +41,10 @@ from sirocco.protocol.search.gather_events import (
     SendObjects,
     Stop,
     TakeMore,
-    Tick,
+    TimePassed,
 )
 from sirocco.protocol.search.leftovers import KnownLeftovers
-from sirocco.protocol.search.messages import DONE, EVER_MS, Answer, Part, Question
+from sirocco.protocol.search.messages import DONE, EVER_MS, AnswerRows, Part, Question
 from sirocco.protocol.search.plan import plan_search
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes
@@ -112,7 +112,7 @@ class Result:
     from_ms: int
     keys: list[EventKey] = field(default_factory=list)
     answered: dict[int, tuple[str, int]] = field(default_factory=dict)
-    answer: Answer | None = None
+    answer: AnswerRows | None = None
     error: SiroccoError | None = None
     missing: tuple[int, ...] = ()
 
@@ -505,7 +505,7 @@ class Search:
 
     def _tick(self, turn: int) -> None:
         if turn == self._turns:
-            self._step(Tick())
+            self._step(TimePassed())
 
     def _ask(self, ask: Ask) -> None:
         request = self._request

@@ -8,7 +8,7 @@ import pytest
 from sirocco.model.query import parse_query
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.contract.positions import position_of
-from sirocco.protocol.search.messages import EVER_MS, Answer
+from sirocco.protocol.search.messages import EVER_MS, AnswerRows
 from tests.simulation.ledger import BrokenPromiseError, Ledger, Published
 from tests.simulation.log import Delays, SimLog
 from tests.simulation.scheduler import Scheduler
@@ -82,7 +82,7 @@ def check(ledger: Ledger, found: dict[EventKey, float]) -> None:
         now_ms=NOW_MS,
         from_ms=EVER_MS,
         answered={ASKED: ("evaluator", 0)},
-        answer=Answer(
+        answer=AnswerRows(
             columns_of([one.members for one in named]),
             EventColumns(keys[:, 0], keys[:, 1], arrivals_ms),
             np.array([*found.values()]),

@@ -26,7 +26,7 @@ from sirocco.protocol.search.gather_events import (
     SendObjects,
     Stop,
     TakeMore,
-    Tick,
+    TimePassed,
 )
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
 from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
@@ -196,7 +196,7 @@ class Searching:
 
     def passed(self, duration_ms: int) -> list[Ask]:
         self.now_ms += duration_ms
-        return self.took(self.gather.step(Tick(), self.world.owner, self.now_ms))
+        return self.took(self.gather.step(TimePassed(), self.world.owner, self.now_ms))
 
     def until(self, condition: Callable[[list[Ask]], bool]) -> list[Ask]:
         """Advances time from deadline to deadline until the condition holds for the requests."""

@@ -30,7 +30,7 @@ Response = TypeVar(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BulkAnswer:
     """The answer to one request of a bulk call.
 
     Attributes:
@@ -48,14 +48,14 @@ class Answer:
         return {row: each.error for row, each in enumerate(self.outcomes) if each.error is not None}
 
 
-_Decision: TypeAlias = asyncio.Future[Answer]
+_Decision: TypeAlias = asyncio.Future[BulkAnswer]
 
 
 async def answered(
     requests: AsyncIterator[Request],
-    decide: Callable[[Request], Awaitable[Answer]],
+    decide: Callable[[Request], Awaitable[BulkAnswer]],
     begin_s: float,
-) -> AsyncGenerator[Answer]:
+) -> AsyncGenerator[BulkAnswer]:
     """Yields the answers to the requests of a bulk call; a few are in progress at once."""
     under_way: asyncio.Queue[_Decision | None] = asyncio.Queue(IN_FLIGHT_MAX)
     begun: set[_Decision] = set()

@@ -30,9 +30,9 @@ from sirocco.kernels.store.slice_table import N_ROWS
 from sirocco.model.attributes import Filter
 
 __all__ = [
-    "Found",
     "Hits",
     "Nearest",
+    "RangeHits",
     "filtered_rows",
     "gather",
     "satisfying_rows",
@@ -80,8 +80,8 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """Result of a range search.
+class RangeHits:
+    """The rows that a range search found.
 
     Attributes:
         hits: slice by slice, newest first, without empty ones.
@@ -111,7 +111,7 @@ def search_range(
     condition: Condition = ANY_OBJECT,
     bounds: Bounds = ALL_TIME,
     limit: int | None = None,
-) -> Found:
+) -> RangeHits:
     """Finds the objects that satisfy a condition.
 
     Args:
@@ -126,7 +126,7 @@ def search_range(
         for one in scan_range(view, condition, bounds, left):
             hits.append(one)
             left -= len(one)
-    return Found(tuple(hits))
+    return RangeHits(tuple(hits))
 
 
 def scan_range(

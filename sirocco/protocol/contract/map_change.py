@@ -29,7 +29,7 @@ MAP_BYTES_MAX = 3 << 20
 LEAF_ID_MAX = (1 << 20) - 1
 
 
-class Phase(Enum):
+class ChangePhase(Enum):
     """The phase of a change of the map."""
 
     NONE = "none"
@@ -39,7 +39,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ChangeProgress:
     """The progress of a change.
 
     Attributes:
@@ -49,25 +49,25 @@ class Progress:
         partitions: how many of them there are.
     """
 
-    phase: Phase
+    phase: ChangePhase
     version: int
     waiting: tuple[int, ...] = ()
     partitions: int = 0
 
 
-def progress(view: ControlView, intake_partitions: int, registry_partitions: int) -> Progress:
+def progress(view: ControlView, intake_partitions: int, registry_partitions: int) -> ChangeProgress:
     """Returns the progress of a change of the map, by the records in `control`."""
     if version := view.prepared:
         waiting = uncopied(view, version, registry_partitions)
-        return Progress(Phase.COPYING, version, waiting, registry_partitions)
+        return ChangeProgress(ChangePhase.COPYING, version, waiting, registry_partitions)
     version = view.map_version
     # The first map is in force without a change.
     if view.has_changed:
         if waiting := tuple(view.lagging(INTAKE, intake_partitions, version)):
-            return Progress(Phase.SWITCHING, version, waiting, intake_partitions)
+            return ChangeProgress(ChangePhase.SWITCHING, version, waiting, intake_partitions)
         if waiting := tuple(view.lagging(REGISTRY, registry_partitions, version)):
-            return Progress(Phase.RETIRING, version, waiting, registry_partitions)
-    return Progress(Phase.NONE, version)
+            return ChangeProgress(ChangePhase.RETIRING, version, waiting, registry_partitions)
+    return ChangeProgress(ChangePhase.NONE, version)
 
 
 def uncopied(view: ControlView, version: int, partitions: int) -> tuple[int, ...]:
@@ -75,7 +75,7 @@ def uncopied(view: ControlView, version: int, partitions: int) -> tuple[int, ...
     return tuple(p for p in range(partitions) if view.copied.get(p, 0) < version)
 
 
-def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) -> PartitionMap:
+def check_proposal(data: bytes, view: ControlView, slots: int, now: ChangeProgress) -> PartitionMap:
     """Returns the map that is proposed.
 
     Args:
@@ -104,7 +104,7 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
         raise InvalidArgument(
             f"number {greatest} of a leaf is over {LEAF_ID_MAX}", field="partition_map.leaves"
         )
-    if now.phase is not Phase.NONE:
+    if now.phase is not ChangePhase.NONE:
         raise FailedPrecondition(
             f"the change to version {now.version} is under way ({now.phase.value}); "
             "propose again when it has ended"

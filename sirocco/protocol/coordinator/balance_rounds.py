@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.protocol.contract.load_messages import LoadReport
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.protocol.coordinator.round_settings import RoundSettings
 from sirocco.schemes.balance.base.placement import added
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, Stage
@@ -52,7 +52,7 @@ class ClusterState:
     """
 
     leading: bool
-    phase: Phase
+    phase: ChangePhase
     map: PartitionMap | None
     owners: tuple[str, ...]
     evaluators: tuple[str, ...]
@@ -240,7 +240,7 @@ class Rounds:
             cluster_state: the present state.
             reports: slots that each evaluator owns and is up to date with.
         """
-        if cluster_state.is_granting or cluster_state.phase is not Phase.NONE:
+        if cluster_state.is_granting or cluster_state.phase is not ChangePhase.NONE:
             return False
         if decision.map_version:
             version = cluster_state.map.version if cluster_state.map is not None else 0

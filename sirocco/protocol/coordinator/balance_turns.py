@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport, SampleReport
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.protocol.coordinator.arrival_rates import RoutedTotals, routed_totals, with_arrivals
 from sirocco.protocol.coordinator.balance_requests import (
     Ask,
@@ -337,7 +337,7 @@ class Turns:
             return f"no report for {len(missing)} slots"
         if self.rounds.under_way is not None or cluster_state.is_granting:
             return "changing"
-        if cluster_state.phase is not Phase.NONE:
+        if cluster_state.phase is not ChangePhase.NONE:
             return f"a change of the map is under way ({cluster_state.phase.value})"
         if len(cluster_state.evaluators) < 2:
             return "there is one evaluator"

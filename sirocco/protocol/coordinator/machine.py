@@ -40,7 +40,13 @@ from sirocco.protocol.contract.effects import (
     Tick,
     Warmed,
 )
-from sirocco.protocol.contract.map_change import Phase, Progress, check_proposal, progress, uncopied
+from sirocco.protocol.contract.map_change import (
+    ChangePhase,
+    ChangeProgress,
+    check_proposal,
+    progress,
+    uncopied,
+)
 from sirocco.protocol.contract.messages import (
     CONTROL,
     INTAKE,
@@ -158,7 +164,7 @@ class CoordinatorMachine:
         self._switching = 0
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ChangeProgress:
         """How far a change of the map has come."""
         partitions = self._settings.partitions
         return progress(self.view, partitions[INTAKE], partitions[REGISTRY])
@@ -173,7 +179,7 @@ class CoordinatorMachine:
         """What a balancer has to know."""
         return ClusterState(
             leading=self.leading,
-            phase=Phase.COPYING if self._proposal is not None else self.progress.phase,
+            phase=ChangePhase.COPYING if self._proposal is not None else self.progress.phase,
             map=self.view.map_in_force,
             owners=tuple(
                 self._owner(SLOTS, slot) for slot in range(self._settings.partitions[SLOTS])
@@ -300,7 +306,7 @@ class CoordinatorMachine:
         try:
             if not self.leading:
                 raise Unavailable("another coordinator leads")
-            if self.progress.phase is not Phase.NONE or self._proposal is not None:
+            if self.progress.phase is not ChangePhase.NONE or self._proposal is not None:
                 raise FailedPrecondition("a change of the map is under way")
             for slot, (owner, following) in event.moves.items():
                 if self._owner(SLOTS, slot) != owner or (SLOTS, slot) in self._declared:

@@ -21,7 +21,7 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.contract.messages import NO_OBJECTS
 from sirocco.protocol.search.limits import LIMITS
-from sirocco.protocol.search.messages import NO_ANSWER, Answer, Part
+from sirocco.protocol.search.messages import NO_ANSWER, AnswerRows, Part
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts
 
@@ -42,7 +42,7 @@ class Collector(Protocol):
     def bound_m(self) -> float | None:
         """Returns a bound on the distance of answers from the query's point; None if not known."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerRows:
         """Returns what was found so far, in order."""
 
 
@@ -103,9 +103,9 @@ class NearestCollector:
         """Returns the k-th distance, once there are k."""
         return float(self._distances_m[-1]) if len(self._distances_m) == self._k else None
 
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerRows:
         """See `Collector`."""
-        return Answer(self._objects, self._events, self._distances_m)
+        return AnswerRows(self._objects, self._events, self._distances_m)
 
 
 class TermsCollector:
@@ -152,7 +152,7 @@ class TermsCollector:
         """Returns None: counts have no distance."""
         return None
 
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerRows:
         """See `Collector`."""
         rows = at_least_kth(self._counts, self._k)
         # Every term that could be among the first arrived with its text. If answers are missing,
@@ -167,7 +167,7 @@ class TermsCollector:
         # The order of UTF-8 is that of code points.
         best = nsmallest(self._k, named, key=lambda pair: (-pair[0], pair[1]))
         texts, offsets = pack_bytes([text for _, text in best])
-        return Answer(
+        return AnswerRows(
             terms=TermCounts(texts, offsets, np.array([count for count, _ in best], np.uint64))
         )
 
@@ -235,13 +235,13 @@ class RankedCollector:
         """Returns None: the radius is the query's own."""
         return None
 
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerRows:
         """See `Collector`."""
         if not self._found:
             return NO_ANSWER
         found = joined(self._found)
         rows, scores = best(self._query, self._now_ms, found)
-        return Answer(found.objects.take(rows), found.events.take(rows), scores)
+        return AnswerRows(found.objects.take(rows), found.events.take(rows), scores)
 
 
 def _firsts(events: EventColumns, order: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -54,7 +54,7 @@ from sirocco.protocol.search.gather_events import (
     SendObjects,
     Stop,
     TakeMore,
-    Tick,
+    TimePassed,
 )
 from sirocco.protocol.search.leftovers import Former
 from sirocco.protocol.search.limits import LIMITS, SearchLimits
@@ -159,7 +159,7 @@ class Gather:
                 self._require(self._plan.first, now_ms)
             case PartArrived(number, part):
                 effects += self._part_arrived(number, part, now_ms)
-            case Tick():
+            case TimePassed():
                 effects += self._look(owners, now_ms)
         if self.is_finished:
             return effects
@@ -177,7 +177,7 @@ class Gather:
         return [*effects, *self._ask(owners, now_ms)]
 
     def deadline_ms(self) -> int:
-        """Returns when the next `Tick` is needed at the latest."""
+        """Returns when the next `TimePassed` is needed at the latest."""
         due_ms = [slot.due_ms for slot in self._slots.values() if self._is_wanted(slot)]
         if self._questions:
             due_ms.append(self._looked_ms + self._limits.look_ms)

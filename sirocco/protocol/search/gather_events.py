@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sirocco.model.errors import SiroccoError
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.contract.columns import EventColumns
-from sirocco.protocol.search.messages import Answer, Part
+from sirocco.protocol.search.messages import AnswerRows, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PartArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimePassed:
     """Time has passed."""
 
 
@@ -114,10 +114,10 @@ class Finish:
         missing: slots that gave no answer, ascending.
     """
 
-    answer: Answer
+    answer: AnswerRows
     error: SiroccoError | None
     missing: tuple[int, ...]
 
 
-GatherEvent: TypeAlias = Begin | PartArrived | Tick
+GatherEvent: TypeAlias = Begin | PartArrived | TimePassed
 GatherEffect: TypeAlias = Ask | Stop | TakeMore | CountTerms | SendObjects | RequestMarks | Finish

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.protocol.contract.control_view import ControlView
-from sirocco.protocol.contract.map_change import Phase, progress
+from sirocco.protocol.contract.map_change import ChangePhase, progress
 from sirocco.protocol.contract.messages import SLOTS
 from sirocco.protocol.search.messages import EVER_MS, Leftovers
 from sirocco.schemes.map.routing import RoutingArrays
@@ -192,7 +192,7 @@ class KnownLeftovers:
             return
         self._seen_offset = self._view.next_offset
         version = self._view.map_version
-        self._is_changing = progress(self._view, *self._partitions).phase is not Phase.NONE
+        self._is_changing = progress(self._view, *self._partitions).phase is not ChangePhase.NONE
         if version != self._table.version:
             self._table = LeftoverTable.of(version, {})
         self._table = self._table.owned(self._epoch)

@@ -187,8 +187,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """An answer, in its order.
+class AnswerRows:
+    """The rows of an answer, in its order.
 
     Attributes:
         objects: n rows; none of a terms query.
@@ -203,4 +203,4 @@ class Answer:
     terms: TermCounts = NO_TERM_COUNTS
 
 
-NO_ANSWER = Answer()
+NO_ANSWER = AnswerRows()

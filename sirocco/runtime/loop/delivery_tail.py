@@ -44,7 +44,7 @@ WAKE_S = 0.000_3
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TailRecord:
     """One record of `deliveries`.
 
     Attributes:
@@ -73,7 +73,7 @@ class Tail:
         self.partition = partition
         self._loop = loop
         self._lock = threading.Lock()
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[TailRecord] = deque()
         self._bytes = 0
         self._begin = self._end = end
         # How often what the tail had not read was truncated.
@@ -92,7 +92,9 @@ class Tail:
         """The offset after what has been read."""
         return self._end
 
-    def after(self, offset: int, pieces_max: int = PIECES_MAX) -> tuple[list[Piece], int] | None:
+    def after(
+        self, offset: int, pieces_max: int = PIECES_MAX
+    ) -> tuple[list[TailRecord], int] | None:
         """Returns what is kept from an offset on; None when the offset is before what is kept.
 
         Returns:
@@ -142,7 +144,7 @@ class Tail:
             if not own and self._waiting.get(subscriber) is own:
                 del self._waiting[subscriber]
 
-    def keep(self, pieces: Iterable[Piece], end: int, kept_bytes: int) -> None:
+    def keep(self, pieces: Iterable[TailRecord], end: int, kept_bytes: int) -> None:
         """Takes what was read up to `end`, and forgets the oldest beyond `kept_bytes`."""
         pieces = tuple(pieces)
         with self._lock:
@@ -165,7 +167,7 @@ class Tail:
             self._bytes, self._begin, self._end = 0, begin, begin
             self._gaps += 1
 
-    def _notify(self, pieces: Iterable[Piece], end: int) -> None:
+    def _notify(self, pieces: Iterable[TailRecord], end: int) -> None:
         """Wakes waiters with new records at once, the others when nothing more comes."""
         for piece in pieces:
             for name in self._waiting.keys() & piece.delivered.queries.subscribers:
@@ -301,16 +303,16 @@ class Tails:
                 tail.keep(own or (), position, kept_bytes)
 
 
-def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[Piece]]:
+def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[TailRecord]]:
     """Returns the pieces among records, by Kafka partition."""
     found = {(record.partition, record.offset): record for record in records}
-    pieces: dict[int, list[Piece]] = {}
+    pieces: dict[int, list[TailRecord]] = {}
     for entry in reader.entries(records):
         if isinstance(entry.message, Delivered):
             record = found[entry.partition, entry.offset]
             headers = record.headers if len(record.headers) > 1 else ()
             size = len(record.value) + _bytes_beside(entry.message)
-            piece = Piece(entry.offset, entry.offset + 1, entry.message, size, headers)
+            piece = TailRecord(entry.offset, entry.offset + 1, entry.message, size, headers)
             pieces.setdefault(entry.partition, []).append(piece)
     return pieces
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sirocco.protocol.contract.messages import DELIVERIES
-from sirocco.runtime.loop.delivery_tail import POLL_S, Piece, pieces_of
+from sirocco.runtime.loop.delivery_tail import POLL_S, TailRecord, pieces_of
 from sirocco.runtime.loop.hops import HopReader
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Consumer, Log
@@ -49,7 +49,7 @@ class Stretch:
     partition: int
     begin: int
     end: int
-    pieces: list[Piece]
+    pieces: list[TailRecord]
 
     @property
     def bytes_total(self) -> int:

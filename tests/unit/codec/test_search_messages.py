@@ -32,7 +32,7 @@ from sirocco.protocol.search.messages import (
     DONE,
     MORE,
     MOVED,
-    Answer,
+    AnswerRows,
     Leftovers,
     Part,
     Question,
@@ -217,7 +217,7 @@ def test_large_answers_go_in_pieces_that_make_the_whole() -> None:
         ]
     )
     _, events = objects_of(len(objects))
-    answer = Answer(objects, events, np.arange(float(len(objects))))
+    answer = AnswerRows(objects, events, np.arange(float(len(objects))))
     responses = list(write_answer(answer))
     assert len(responses) > 3, f"seed {seed}"
     assert all(len(one.SerializeToString()) <= MESSAGE_BYTES_MAX for one in responses)
@@ -231,7 +231,7 @@ def test_large_answers_go_in_pieces_that_make_the_whole() -> None:
 
 
 def test_no_rows_make_no_message() -> None:
-    assert list(write_answer(Answer())) == []
+    assert list(write_answer(AnswerRows())) == []
     assert list(row_chunks(objects_of(0)[0])) == []
 
 
@@ -239,7 +239,7 @@ def test_many_terms_go_in_pieces_that_make_the_whole() -> None:
     count = 150_000
     texts, offsets = pack_bytes([f"term{i}".encode() for i in range(count)])
     counts = np.arange(count, dtype=np.uint64)
-    responses = list(write_answer(Answer(terms=TermCounts(texts, offsets, counts))))
+    responses = list(write_answer(AnswerRows(terms=TermCounts(texts, offsets, counts))))
     assert len(responses) > 2
     assert b"".join(one.terms.terms for one in responses) == texts.tobytes()
     assert all(len(one.SerializeToString()) <= MESSAGE_BYTES_MAX for one in responses)

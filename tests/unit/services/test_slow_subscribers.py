@@ -18,7 +18,7 @@ from sirocco_api.v1.receive_service_pb2 import Open, ReceiveResponse
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
-from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Piece
+from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, TailRecord
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings
@@ -125,11 +125,11 @@ def ids(response: ReceiveResponse) -> list[int]:
     return np.frombuffer(response.objects.ids, "<u8").tolist()
 
 
-def pieces(besides: Iterable[Piece] = ()) -> list[Piece]:
+def pieces(besides: Iterable[TailRecord] = ()) -> list[TailRecord]:
     """Returns records of `deliveries` in memory, besides those of other tests' clusters."""
     gc.collect()
     others = {id(each) for each in besides}
-    found = [each for each in gc.get_objects() if isinstance(each, Piece)]
+    found = [each for each in gc.get_objects() if isinstance(each, TailRecord)]
     return [each for each in found if id(each) not in others]
 
 

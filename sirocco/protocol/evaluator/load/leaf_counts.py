@@ -72,7 +72,7 @@ class RecentObjects:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SlotQueries:
+class QueryCounts:
     """The standing queries of a slot.
 
     Attributes:
@@ -97,7 +97,7 @@ class SlotQueries:
 # Of a slot whose queries are not sampled.
 _NO_DRAWS = np.empty(0, np.uint64)
 _NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_DRAWS)
-NO_QUERIES = SlotQueries(
+NO_QUERIES = QueryCounts(
     sampled=_NO_ROWS,
     draws=_NO_DRAWS,
     ranges=0,
@@ -122,7 +122,7 @@ class Counted:
 
     map: PartitionMap
     routing: RoutingArrays
-    queries: dict[int, SlotQueries]
+    queries: dict[int, QueryCounts]
     objects: NDArray[np.float64]
     met: NDArray[np.float64]
     faded: NDArray[np.float64]
@@ -275,7 +275,7 @@ class LeafCounts:
             self._every *= 2
             self._skipped = 0
 
-    def _queries(self, slot: Slot) -> SlotQueries:
+    def _queries(self, slot: Slot) -> QueryCounts:
         standing = slot.standing
         table = standing.families[RANGE].table
         rows = np.sort(table.live())
@@ -285,7 +285,7 @@ class LeafCounts:
         greatest = greatest_draw(len(rows), self._limits.sampled_queries_max)
         is_chosen = draws <= np.uint64(greatest)
         others = sum(len(standing.families[family].table) for family in (KNN, TRACKED))
-        return SlotQueries(
+        return QueryCounts(
             sampled=export_queries(standing.ranges, rows[is_chosen]),
             draws=draws[is_chosen],
             ranges=len(rows),

@@ -20,7 +20,7 @@ from sirocco.protocol.contract.query_samples import (
     least_distinct,
     range_queries,
 )
-from sirocco.protocol.evaluator.load.leaf_counts import Counted, SlotQueries
+from sirocco.protocol.evaluator.load.leaf_counts import Counted, QueryCounts
 from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads
 from sirocco.schemes.map.map import WORLD, PartitionMap
 from sirocco.schemes.map.routing import RoutingArrays
@@ -105,7 +105,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> SampleRep
     return SampleReport(sample, draws[first], float(len(homes) * homes.every), queries)
 
 
-def _as_sampled(standing: SlotQueries) -> QuerySample:
+def _as_sampled(standing: QueryCounts) -> QuerySample:
     """Returns draws, bounding boxes, and the keywords of the first conjunction of each query."""
     rows = standing.sampled
     first = rows.conj_offsets[:-1]
@@ -128,7 +128,7 @@ def _bounds(rows: QueryRows) -> NDArray[np.float64]:
     return bounds
 
 
-def _queries_by_leaf(routing: RoutingArrays, standing: SlotQueries) -> NDArray[np.float64]:
+def _queries_by_leaf(routing: RoutingArrays, standing: QueryCounts) -> NDArray[np.float64]:
     """Returns how many queries of a slot check the objects of each leaf, by its sampled ones."""
     rows = standing.sampled
     found = np.full(len(routing.leaf_ids), float(standing.others))

@@ -31,7 +31,7 @@ from sirocco.protocol.contract.effects import (
     MembersSeen,
     ProposedMap,
 )
-from sirocco.protocol.contract.map_change import LEAF_ID_MAX, Phase, check_proposal, progress
+from sirocco.protocol.contract.map_change import LEAF_ID_MAX, ChangePhase, check_proposal, progress
 from sirocco.protocol.contract.messages import (
     INTAKE,
     NO_REVISION,
@@ -196,9 +196,14 @@ def test_one_change_at_a_time() -> None:
         phases.append(progress(view, 1, 1).phase)
         with pytest.raises(FailedPrecondition, match="under way"):
             check_proposal(turned(3), view, SLOTS_COUNT, progress(view, 1, 1))
-    assert phases == [Phase.COPYING, Phase.COPYING, Phase.SWITCHING, Phase.RETIRING]
+    assert phases == [
+        ChangePhase.COPYING,
+        ChangePhase.COPYING,
+        ChangePhase.SWITCHING,
+        ChangePhase.RETIRING,
+    ]
     view.apply(view.next_offset, CheckpointTaken(REGISTRY, 0, 1, 9, "r", 2))
-    assert progress(view, 1, 1).phase is Phase.NONE
+    assert progress(view, 1, 1).phase is ChangePhase.NONE
     assert check_proposal(turned(3), view, SLOTS_COUNT, progress(view, 1, 1)).version == 3
 
 

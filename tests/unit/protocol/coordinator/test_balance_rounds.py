@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sirocco.protocol.contract.load_messages import LoadReport
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.protocol.coordinator.balance_rounds import (
     AT_INTERVALS,
     CHANGE_MS_MAX,
@@ -32,7 +32,7 @@ MOVE = Plan(
 NOTHING = Plan(memory=Memory())
 
 
-def standing(owners=OWNERS, phase=Phase.NONE, *, is_granting=False):
+def standing(owners=OWNERS, phase=ChangePhase.NONE, *, is_granting=False):
     return ClusterState(
         leading=True,
         phase=phase,
@@ -193,7 +193,7 @@ def test_a_move_is_over_when_its_new_owner_is_up_to_date() -> None:
     assert not rounds.is_over(decision, standing(after, is_granting=True), {"b": (0, 2)})
     assert not rounds.is_over(decision, standing(after), {"b": (2,)})
     assert not rounds.is_over(decision, standing(), {"a": (1,), "b": (2,)})
-    assert not rounds.is_over(decision, standing(after, Phase.COPYING), {"b": (0, 2)})
+    assert not rounds.is_over(decision, standing(after, ChangePhase.COPYING), {"b": (0, 2)})
     assert rounds.is_over(decision, standing(after), {"b": (0, 2)})
     assert not rounds.is_late(CHANGE_MS_MAX)
     assert rounds.is_late(CHANGE_MS_MAX + 2)

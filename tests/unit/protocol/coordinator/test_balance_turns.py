@@ -11,7 +11,7 @@ import pytest
 
 from sirocco.model.errors import FailedPrecondition
 from sirocco.protocol.contract.load_messages import ArrivalReport, LoadReport
-from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.contract.map_change import ChangePhase
 from sirocco.protocol.coordinator.balance_requests import (
     Ask,
     AskArrivals,
@@ -37,7 +37,7 @@ IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
 REPORTS = {"a": LoadReport(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
 STANDING = ClusterState(
     leading=True,
-    phase=Phase.NONE,
+    phase=ChangePhase.NONE,
     map=MAP,
     owners=("a", "a"),
     evaluators=("a", "b"),
@@ -232,7 +232,7 @@ class Stream:
     def _turn(self) -> None:
         standing = ClusterState(
             leading=True,
-            phase=Phase.NONE,
+            phase=ChangePhase.NONE,
             map=MAP,
             owners=self.owners,
             evaluators=("a", "b"),

@@ -14,7 +14,7 @@ from sirocco.model.query import parse_query
 from sirocco.model.text import term_hash
 from sirocco.protocol.contract.columns import EventColumns
 from sirocco.protocol.search.collectors import TermsCollector, at_least_kth, collector_of
-from sirocco.protocol.search.messages import Answer, Part, Ranking, TermSums
+from sirocco.protocol.search.messages import AnswerRows, Part, Ranking, TermSums
 from sirocco.protocol.search.term_merge import most_frequent
 from tests.support.seeds import drawn_seed
 from tests.support.values import columns_of
@@ -36,7 +36,7 @@ def sums_of(counts: Counter[str], k: int, answers: int) -> TermSums:
     )
 
 
-def listed(answer: Answer) -> list[tuple[bytes, int]]:
+def listed(answer: AnswerRows) -> list[tuple[bytes, int]]:
     return most_frequent(answer.terms, 1 << 30)
 
 

@@ -15,7 +15,7 @@ from sirocco.codec.hops import HOPS, encode
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered, Progress
 from sirocco.protocol.contract.positions import position_of
 from sirocco.protocol.merger.delivery_records import deliveries
-from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails, pieces_of
+from sirocco.runtime.loop.delivery_tail import Tail, TailRecord, Tails, pieces_of
 from sirocco.runtime.loop.hops import HopReader, HopWriter
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.runtime.loop.log_readers import LogReaders
@@ -331,7 +331,7 @@ def test_windows_of_others_do_not_wake_thousands_of_streams_each() -> None:
         streams.append(asyncio.create_task(stream(mine, "mine")))
         await asyncio.sleep(0)
         for offset in range(20):
-            tail.keep([Piece(offset, offset + 1, message, 1)], offset + 1, 1 << 20)
+            tail.keep([TailRecord(offset, offset + 1, message, 1)], offset + 1, 1 << 20)
             await until(lambda offset=offset: looks["mine"] > offset)
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*streams)
@@ -364,10 +364,10 @@ def test_who_waits_is_not_woken_for_others_and_passes_their_records_all_the_same
         waiting = asyncio.create_task(stream())
         await asyncio.sleep(0)
         for offset in range(50):
-            tail.keep([Piece(offset, offset + 1, others, 100)], offset + 1, 250)
+            tail.keep([TailRecord(offset, offset + 1, others, 100)], offset + 1, 250)
         assert tail.after(0) is None
         # test: its own record, after the others without a pause
-        tail.keep([Piece(50, 51, mine, 100)], 51, 250)
+        tail.keep([TailRecord(50, 51, mine, 100)], 51, 250)
         async with asyncio.timeout(WAIT_S):
             assert await waiting == 50
         # check
@@ -382,13 +382,13 @@ def test_who_waits_is_not_woken_for_others_and_passes_their_records_all_the_same
 def test_who_waits_passes_the_records_of_others_when_its_time_is_over() -> None:
     async def run() -> None:
         tail = Tail(0, 0, asyncio.get_running_loop())
-        tail.keep([Piece(7, 8, delivered(3), 1)], 8, 1 << 20)
+        tail.keep([TailRecord(7, 8, delivered(3), 1)], 8, 1 << 20)
         # Before the loop has been told of it, it may be anybody's.
         assert await tail.wait(0, 0.0, "nobody") == 0
         assert await tail.wait(8, 0.0, "nobody") == 8
         waiting = asyncio.create_task(tail.wait(8, 0.3, "nobody"))
         await asyncio.sleep(0)
-        tail.keep([Piece(8, 9, delivered(3), 1)], 12, 1 << 20)
+        tail.keep([TailRecord(8, 9, delivered(3), 1)], 12, 1 << 20)
         assert await asyncio.wait_for(waiting, WAIT_S) == 12
 
     asyncio.run(run())
@@ -402,7 +402,7 @@ def test_what_was_truncated_unread_is_not_passed() -> None:
         waiting = asyncio.create_task(tail.wait(0, 0.3, "mine"))
         await asyncio.sleep(0)
         tail.forget(5)
-        tail.keep([Piece(5, 6, delivered(3), 1)], 6, 1 << 20)
+        tail.keep([TailRecord(5, 6, delivered(3), 1)], 6, 1 << 20)
         assert await asyncio.wait_for(waiting, WAIT_S) == 0
         assert tail.after(0) is None
 
