@@ -77,7 +77,7 @@ class PublishServiceServicer(object):
     def AdvanceTime(self, request, context):
         """Where arrivals follow the objects' own times: these have come so far. What is published later
         counts as arriving then at the earliest, and what waits for the time goes on. Where they follow
-        the clock, it has come so far by itself; behind the position everything has heard of it.
+        the clock, it comes so far by itself; every process knows it at the position of the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

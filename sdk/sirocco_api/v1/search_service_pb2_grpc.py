@@ -54,7 +54,7 @@ class SearchServiceServicer(object):
     def Search(self, request, context):
         """Answers a snapshot query. The objects of a range query come as they are found, in any order;
         those of the other kinds come at the end, in the order of the answer. The last response of an
-        answer holds `end`. An answer that misses slots ends with PARTIAL_RESULT behind all that was
+        answer holds `end`. An answer that misses slots ends with PARTIAL_RESULT after all that was
         found, and the error names the slots; with `allow_partial` it ends well, and `end` names them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

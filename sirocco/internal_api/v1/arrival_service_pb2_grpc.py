@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class ArrivalServiceStub(object):
     """What a router has sent to leaves. The leading coordinator asks those that own intake many times
-    a round: what evaluators have done says nothing of what they cannot keep up with.
+    a round: what evaluators have done does not show what they cannot keep up with.
     """
 
     def __init__(self, channel):
@@ -45,7 +45,7 @@ class ArrivalServiceStub(object):
 
 class ArrivalServiceServicer(object):
     """What a router has sent to leaves. The leading coordinator asks those that own intake many times
-    a round: what evaluators have done says nothing of what they cannot keep up with.
+    a round: what evaluators have done does not show what they cannot keep up with.
     """
 
     def TellArrivals(self, request, context):
@@ -72,7 +72,7 @@ def add_ArrivalServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ArrivalService(object):
     """What a router has sent to leaves. The leading coordinator asks those that own intake many times
-    a round: what evaluators have done says nothing of what they cannot keep up with.
+    a round: what evaluators have done does not show what they cannot keep up with.
     """
 
     @staticmethod

@@ -88,7 +88,7 @@ class IntakeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Switch(self, request_iterator, context):
-        """Objects behind this record follow the map of a version.
+        """Objects after this record follow the map of a version.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -90,8 +90,8 @@ class LoadServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SaveSlots(self, request, context):
-        """Writes checkpoints of slots; answers when they are declared, so that who takes the slots over
-        has little to repeat.
+        """Writes checkpoints of slots; answers when they are declared, so that the next owner of the
+        slots has little to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

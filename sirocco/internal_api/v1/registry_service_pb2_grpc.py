@@ -64,7 +64,7 @@ class RegistryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Prepare(self, request_iterator, context):
-        """Queries behind this record stand where the next map wants them, too. Its key is its version's
+        """Queries after this record are also in the slots that the next map names. Its key is its version's
         own, so that compaction keeps it, as of `Retire`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -72,7 +72,7 @@ class RegistryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Retire(self, request_iterator, context):
-        """Queries behind this record follow the map of this version alone.
+        """Queries after this record follow the map of this version alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

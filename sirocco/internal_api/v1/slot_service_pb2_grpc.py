@@ -28,7 +28,7 @@ if _version_not_supported:
 
 class SlotServiceStub(object):
     """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
-    and query changes of its leaves stand in one order.
+    and query changes of its leaves are in one order.
     """
 
     def __init__(self, channel):
@@ -51,7 +51,7 @@ class SlotServiceStub(object):
 
 class SlotServiceServicer(object):
     """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
-    and query changes of its leaves stand in one order.
+    and query changes of its leaves are in one order.
     """
 
     def Route(self, request_iterator, context):
@@ -89,7 +89,7 @@ def add_SlotServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class SlotService(object):
     """Hop over the topic `slots`: back of a router → evaluator. One Kafka partition is one slot; objects
-    and query changes of its leaves stand in one order.
+    and query changes of its leaves are in one order.
     """
 
     @staticmethod
