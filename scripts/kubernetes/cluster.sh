@@ -260,7 +260,7 @@ stop_cluster() {
   ip link delete "$DEVICE" 2>/dev/null || true
   mkdir -p "$state"
   rm -rf "$run_dir"
-  # Logs stay for whoever asks why.
+  # Logs stay, so that one can see why.
   mkdir -p "$kubernetes_bin/logs"
   cp "$state"/*.log "$kubernetes_bin/logs/" 2>/dev/null || true
   rm -rf "$state"

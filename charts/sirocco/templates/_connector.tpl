@@ -1,4 +1,4 @@
-{{/* What a connector is told. It knows routers alone; its sources and sinks are in a file. */}}
+{{/* The environment of a connector. It knows routers alone; its sources and sinks are in a file. */}}
 {{- define "sirocco.connectorEnvironment" -}}
 - name: SIROCCO_CONNECTOR_CONFIG
   value: /etc/sirocco/connector/connector.yaml

@@ -1,4 +1,4 @@
-{{/* What a process is told: the cluster's settings, what is secret, and where it is itself. */}}
+{{/* The environment of a process: the cluster's settings, what is secret, and where it is itself. */}}
 {{- define "sirocco.environment" -}}
 - name: SIROCCO_REDIS
   {{- if include "sirocco.hasRedis" . }}

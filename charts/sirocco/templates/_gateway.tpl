@@ -1,4 +1,4 @@
-{{/* What a gateway is told: where routers are, and its own limits. It knows no Kafka and no Redis. */}}
+{{/* The environment of a gateway: where routers are, and its own limits. It knows no Kafka and no Redis. */}}
 {{- define "sirocco.gatewayEnvironment" -}}
 {{- $gateway := .Values.gateway -}}
 - name: SIROCCO_ROUTER

@@ -1,4 +1,4 @@
-// Command dns tells names of services and of their pods to a cluster of one node. It asks the API
+// Command dns resolves names of services and of their pods in a cluster of one node. It asks the API
 // server at every question: always right, and quick enough for a test.
 package main
 
