@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from sirocco import __version__
+from sirocco.cli.terminal.signals import STATUS_BASE, EndedBySignal, ended_by_signals
 from sirocco.cli.terminal.status import ExitCode
-from sirocco.cli.terminal.terminal import note
+from sirocco.cli.terminal.terminal import drop_output, note
 from sirocco.runtime.process.quick_end import leave
 
 # Each command is a module below `sirocco.cli` with `add_parser`, imported when the command is
@@ -43,25 +44,34 @@ _DESCRIPTION = """\
 Standing and one-off questions over a live stream of objects with place, text and time.
 
 exit status: 0 all well; 1 unexpected; 2 wrong use or wrong input; 3 some lines of a file were
-bad, the rest was done; 4 the cluster cannot be reached or does not come up; 130 interrupted
+bad, the rest was done; 4 the cluster cannot be reached or started; 130 ^C, 143 SIGTERM
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool; returns its exit status."""
-    _replace_closed_outputs()
+    _replace_closed_files()
     arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        with ended_by_signals():
+            return _run(arguments)
+    except EndedBySignal as end:
+        note(f"sirocco: ended by {end.signal.name}")
+        return STATUS_BASE + end.signal
+    except KeyboardInterrupt:
+        note("sirocco: interrupted")
+        return ExitCode.INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """Runs a command; returns its exit status."""
     args = _parser(_command_of(arguments)).parse_args(arguments)
     try:
         return int(args.run(args))
     except BrokenPipeError:
-        # The reader of the output has closed it; nothing may be flushed into the closed pipe at
-        # exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed it.
+        drop_output()
         return ExitCode.OK
-    except KeyboardInterrupt:
-        note("sirocco: interrupted")
-        return ExitCode.INTERRUPTED
     except Exception as error:
         from sirocco.cli.terminal.errors import describe  # noqa: PLC0415 - most commands do not fail
 
@@ -73,13 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
-def _replace_closed_outputs() -> None:
-    """Opens outputs that were closed before the start: Python has none then, and others' files
-    would take their place.
+def _replace_closed_files() -> None:
+    """Opens files that were closed before the start: Python has none then, and others would take
+    their place.
     """
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
 
 
 def _command_of(arguments: Sequence[str]) -> str | None:

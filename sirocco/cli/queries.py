@@ -23,7 +23,7 @@ from sirocco.cli.terminal.paths import filled
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import add_connection, connect
 from sirocco.cli.terminal.status import CommandError, ExitCode, counted
-from sirocco.cli.terminal.terminal import print_json, print_lines
+from sirocco.cli.terminal.terminal import ending_with, print_done, print_json, print_lines
 from sirocco.loadgen.live_lines import is_live
 
 # Errors of a file held back until its end.
@@ -136,18 +136,16 @@ class _Lines:
             if self._is_live or self._warned.waiting > _HELD_MAX:
                 self._warned.settle()
         if as_json:
-            print_json(members)
+            print_done(members)
 
     @contextlib.contextmanager
     def account(self, what: str, *, as_json: bool) -> Iterator[None]:
         """Reports the result at the end, even after an early end."""
-        try:
+        with (
+            _ending_with_count(lambda: self.good, what, as_json=as_json),
+            _finishing(self.bad, self._warned),
+        ):
             yield
-        finally:
-            self.bad.finish()
-            self._warned.finish()
-            if not as_json:
-                print_lines(f"{counted(self.good, 'query', 'queries')} {what}")
 
     @property
     def status(self) -> int:
@@ -158,6 +156,25 @@ class _Lines:
         self.bad.add(line, error)
         if self._is_live or self.bad.waiting > _HELD_MAX:
             self.bad.settle()
+
+
+def _ending_with_count(
+    count: Callable[[], int], what: str, *, as_json: bool
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a context that ends with a line that counts queries, unless each has one of JSON."""
+    if as_json:
+        return contextlib.nullcontext()
+    return ending_with(lambda: f"{counted(count(), 'query', 'queries')} {what}")
+
+
+@contextlib.contextmanager
+def _finishing(*reports: BadLines) -> Iterator[None]:
+    """Reports what is left of bad lines at the end, even an early one."""
+    try:
+        yield
+    finally:
+        for each in reports:
+            each.finish()
 
 
 def _register(args: argparse.Namespace) -> int:
@@ -192,23 +209,21 @@ def _remove(args: argparse.Namespace) -> int:
     removed = 0
     bad = BadLines("argument" if args.file is None else args.file)
     lines: list[int] = []
-    with Bar() as bar, connect(args) as client:
-        try:
-            for row, result in enumerate(
-                client.unregister_many(_ids(args, client, lines, bad, bar))
-            ):
-                bar.advance(1)
-                if result.error is not None:
-                    # Without the error's field, which is the id itself.
-                    bad.add(lines[row], f"{result.id}: {result.error.message}")
-                    continue
-                removed += 1
-                if args.json:
-                    print_json({"id": result.id})
-        finally:
-            bad.finish()
-            if not args.json:
-                print_lines(f"{counted(removed, 'query', 'queries')} removed")
+    with (
+        _ending_with_count(lambda: removed, "removed", as_json=args.json),
+        _finishing(bad),
+        Bar() as bar,
+        connect(args) as client,
+    ):
+        for row, result in enumerate(client.unregister_many(_ids(args, client, lines, bad, bar))):
+            bar.advance(1)
+            if result.error is not None:
+                # Without the error's field, which is the id itself.
+                bad.add(lines[row], f"{result.id}: {result.error.message}")
+                continue
+            removed += 1
+            if args.json:
+                print_done({"id": result.id})
     return ExitCode.BAD_LINES if bad.count else ExitCode.OK
 
 

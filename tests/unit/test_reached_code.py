@@ -42,6 +42,8 @@ ALLOWED = {
     ),
     *("on_message_complete", "on_response_complete", "handle_websocket_upgrade", "startup"),
     *("capture_signals", "shutdown"),
+    # Called by Rich.
+    "on_broken_pipe",
     # Called by joserfc.
     "get_alg",
     # Called by Starlette.

@@ -18,7 +18,7 @@ from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import connect
 from sirocco.cli.terminal.status import ExitCode, counted
-from sirocco.cli.terminal.terminal import print_json, print_lines
+from sirocco.cli.terminal.terminal import ending_with, note
 from sirocco.codec.columns import put_objects
 from sirocco.loadgen.lines import ReadBatch
 from sirocco.loadgen.live_lines import is_live
@@ -46,16 +46,16 @@ def run_publish(args: argparse.Namespace) -> int:
     batches = read_by_options(path, args.file, rows, args.format, args.map)
     run = _Run(path, args.file, pace, batches)
     begin_s = time.monotonic()
-    try:
-        with connect(args) as client, Bar() as bar:
-            run.publish(client, bar)
-    finally:
+
+    def result() -> str | dict[str, object]:
         seconds = time.monotonic() - begin_s
         if args.json:
-            print_json(run.summary(seconds))
-        else:
-            objects = counted(run.acknowledged, "object", "objects")
-            print_lines(f"{objects} acknowledged in {seconds:.1f} s")
+            return run.summary(seconds)
+        objects = counted(run.acknowledged, "object", "objects")
+        return f"{objects} acknowledged in {seconds:.1f} s"
+
+    with ending_with(result), connect(args) as client, Bar() as bar:
+        run.publish(client, bar)
     return ExitCode.BAD_LINES if run.bad.count else ExitCode.OK
 
 
@@ -69,6 +69,7 @@ class _Run:
     def __init__(self, path: Path, name: str, pace: Pace, batches: Iterator[ReadBatch]) -> None:
         self.bad = BadLines(name)
         self._path = path
+        self._name = name
         self._batches = batches
         self._pace = pace
         self._lines = ObjectLines()
@@ -103,10 +104,20 @@ class _Run:
                     bar.advance(len(batch.lines) + len(batch.bad))
                 publisher.flush()
             except BaseException:
-                with contextlib.suppress(SiroccoError):
-                    publisher.close(_EARLY_END_S)
+                self._end_early(publisher)
                 raise
             publisher.close()
+
+    def _end_early(self, publisher: Publisher) -> None:
+        """Waits for what is under way, and tells behind which line to go on."""
+        rest = "may or may not have been published"
+        with contextlib.suppress(SiroccoError):
+            publisher.close(_EARLY_END_S)
+            rest = "was not published"
+        if known := publisher.acknowledged:
+            count, line = self._taken
+            line = line if known >= count else self._lines.line_of(known)
+            note(f"{self._name}: what follows line {line:,} {rest}")
 
     def _send(self, batch: ReadBatch, publisher: Publisher) -> None:
         self._lines.add(batch.lines)

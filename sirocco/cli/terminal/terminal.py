@@ -7,8 +7,11 @@ servers. A terminal obeys control characters, so all of them are escaped here.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,9 +63,55 @@ def print_json(members: Any) -> None:
     print(line, flush=True)
 
 
+def print_done(members: Any) -> None:
+    """Prints what was changed as a line of JSON, if somebody reads it: changes go on without."""
+    try:
+        print_json(members)
+    except BrokenPipeError:
+        drop_output()
+
+
 def note(*lines: str) -> None:
-    """Prints lines on standard error."""
-    _print(sys.stderr, lines)
+    """Prints lines on standard error; if nobody reads it, or it is full, the work goes on."""
+    with suppress(OSError):
+        _print(sys.stderr, lines)
+
+
+@contextmanager
+def ending_with(result: Callable[[], str | Mapping[str, Any]]) -> Iterator[None]:
+    """Prints the result of the block at its end, also when that is an error: how far it came.
+
+    Where standard output takes nothing any more, it is told on standard error, and the block still
+    ends as it did: ^C ends the reader of a pipe as well.
+
+    Args:
+        result: returns a line, or a value to be printed as JSON.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            _print_result(result())
+        raise
+    _print_result(result())
+
+
+def _print_result(result: str | Mapping[str, Any]) -> None:
+    try:
+        if isinstance(result, str):
+            print_lines(result)
+        else:
+            print_json(result)
+    except OSError as error:
+        drop_output()
+        note(result if isinstance(result, str) else json_line(result))
+        if not isinstance(error, BrokenPipeError):
+            raise
+
+
+def drop_output() -> None:
+    """Drops what standard output has not taken: at exit it would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print(out: Any, lines: tuple[str, ...]) -> None:
@@ -91,6 +140,10 @@ def console(*, stderr: bool = False, width: int | None = None, soft_wrap: bool =
 
     class Plain(Console):
         """Takes no markup from strings, and escapes control characters."""
+
+        def on_broken_pipe(self) -> None:
+            # Its own way out is an exit with an error.
+            raise BrokenPipeError
 
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(shown(text), **options | {"markup": False, "emoji": False})
