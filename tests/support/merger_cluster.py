@@ -171,6 +171,7 @@ class MergerCluster:
             polled = [Entry(PARTIALS, 0, at, self.log[at]) for at in range(self.position, end)]
             self.position = end
             self.step(Polled(tuple(polled)))
+            self.take_turns()
             assert self.transact is None, "a window was written before its time"
         self.now_ms += 1_000
         if self.is_save_slow and not self.machine.windows[0].is_held:
@@ -179,6 +180,14 @@ class MergerCluster:
         else:
             self.save()
             self.step(Tick())
+
+    def take_turns(self) -> int:
+        """Lets the merger take what it has read; returns the number of further turns."""
+        turns = 0
+        while self.machine.deadline_ms() == 0:
+            self.step(Tick())
+            turns += 1
+        return turns
 
     def commit(self, *, is_informed: bool = True) -> SentItems:
         """The open transaction succeeds; the merger is informed, unless it is gone."""

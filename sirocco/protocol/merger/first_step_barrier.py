@@ -87,14 +87,12 @@ class FirstStepBarrier:
         awaited.reported.add(slot)
         return len(awaited.reported) >= awaited.count
 
-    def expire(self, time_ms: int) -> list[int]:
-        """Returns the versions that have waited long enough, now that all slots are at a time."""
-        expired = []
+    def expire(self, time_ms: int) -> Iterator[int]:
+        """Yields the versions that have waited long enough, now that all slots are at a time."""
         while self._due and self._due[0][0] < time_ms:
             until_ms, key = heapq.heappop(self._due)
             if key in self._awaited and self._awaited[key].until_ms == until_ms:
-                expired.append(key)
-        return expired
+                yield key
 
     def drop(self, key: int) -> None:
         """Stops waiting for a version."""

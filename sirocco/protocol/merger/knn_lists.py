@@ -45,11 +45,16 @@ class KnnLists:
     """All lists of one Kafka partition's subscribers.
 
     Lists are named by row. The columns over rows: `keys` u8 (see `query_specs`), `ks` i4, `begins`
-    i8, `counts` i4, `rooms` i4, 0 where the row is free; `queries` u8, `revisions` i8 and
-    `is_former`.
+    i8, `counts` i4, `rooms` i4, 0 where the row is free; `queries` u8, `revisions` i8, `is_former`,
+    and whether there `has_candidates`.
+
+    Attributes:
+        limits: of the merger.
+        bytes_waiting: about how many bytes the records of collected candidates take.
     """
 
     limits: MergerLimits = LIMITS
+    bytes_waiting: int = 0
     _rows: HandleTable = field(default_factory=HandleTable)
     # Query → row of its newest version.
     _newest: HandleTable = field(default_factory=HandleTable)
@@ -63,10 +68,13 @@ class KnnLists:
             "queries": np.zeros(16, np.uint64),
             "revisions": np.zeros(16, np.int64),
             "is_former": np.zeros(16, np.bool_),
+            "has_candidates": np.zeros(16, np.bool_),
         }
     )
     _rows_end: int = 0
     _free_rows: list[int] = field(default_factory=list)
+    # Free as well, once the collected candidates are merged: some may be for these rows.
+    _dropped_rows: list[int] = field(default_factory=list)
     _entries: Entries = field(default_factory=lambda: Entries.empty(64))
     _entries_end: int = 0
     # Room → begins of free pieces of that room.
@@ -153,9 +161,11 @@ class KnnLists:
 
     def _mark_former(self, row: int) -> None:
         """Marks the list of a row as a previous version's, after merging all candidates for it."""
-        if any((each.lists == row).any() for each in self._candidates):
+        if self._lists["has_candidates"][row]:
             # Merges all of them at once: the next call finds nothing more.
+            waiting = self.bytes_waiting
             self._outgoing = self.flush()
+            self.bytes_waiting = waiting
         self._lists["is_former"][row] = True
 
     def end(self, query: int, offset: int, *, is_continued: bool) -> None:
@@ -191,9 +201,10 @@ class KnnLists:
             self._newest.drop(columns["queries"][named])
         columns["queries"][rows] = 0
         columns["rooms"][rows] = 0
-        self._free_rows += rows.tolist()
-        for each in self._candidates:
-            each.lists[np.isin(each.lists, rows)] = -1
+        if self._candidates:
+            self._dropped_rows += rows.tolist()
+        else:
+            self._free_rows += rows.tolist()
 
     def _free_row(self) -> int:
         if self._free_rows:
@@ -229,6 +240,8 @@ class KnnLists:
     def add(self, candidates: Candidates) -> None:
         """Collects candidates; the lists change with the next merge."""
         self._candidates.append(candidates)
+        self._lists["has_candidates"][candidates.lists[candidates.lists >= 0]] = True
+        self.bytes_waiting += bytes_of(candidates.found)
 
     def flush(self, *, sends: bool = True) -> list[ListBatch]:
         """Merges the collected candidates.
@@ -238,6 +251,13 @@ class KnnLists:
             query only when the new objects do not fit a record.
         """
         collected, self._candidates = self._candidates, []
+        self.bytes_waiting = 0
+        for each in collected:
+            self._lists["has_candidates"][each.lists] = False
+            if self._dropped_rows:
+                each.lists[self._lists["rooms"][each.lists] == 0] = -1
+        self._free_rows += self._dropped_rows
+        self._dropped_rows = []
         batches, self._outgoing = self._outgoing if sends else [], []
         for group in self._grouped(collected):
             some = self._merge(group, sends=sends)

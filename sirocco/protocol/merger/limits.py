@@ -26,9 +26,13 @@ class MergerLimits:
             before. After a pause the first matches are sent at once.
         window_matches_max: a window with so many matches is written at once: a record of about
             100,000 matches would exceed the size limit of the log.
-        waiting_bytes_max: bytes that may wait in memory to be sent, for each Kafka partition: some
-            windows under full load. The rest stays in the log while `deliveries` or its
-            transactions are unavailable, or while the first lists wait for an unavailable archive.
+        turn_weight_max: about how many steps of queries one turn takes or completes, some 0.1 ms
+            each, as much as 32 candidates of knn queries. A window waits for all steps that its
+            last record completes, and other Kafka partitions have their turns meanwhile.
+        waiting_bytes_max: bytes that may wait in memory to be taken or sent, for each Kafka
+            partition: some windows under full load. The rest stays in the log while `deliveries` or
+            its transactions are unavailable, or while the first lists wait for an unavailable
+            archive.
         progress_interval_ms: with nothing but marks the progress is written at this interval:
             a caller may wait for it, and a successor need not read a whole idle hour again.
         checkpoint_interval_ms: limits what a successor reads again. A checkpoint takes 40 bytes an
@@ -51,6 +55,7 @@ class MergerLimits:
 
     window_ms: int = 30
     window_matches_max: int = 50_000
+    turn_weight_max: int = 512
     waiting_bytes_max: int = 32 << 20
     progress_interval_ms: int = 200
     checkpoint_interval_ms: int = 10_000

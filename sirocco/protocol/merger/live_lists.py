@@ -31,6 +31,9 @@ from sirocco.protocol.merger.query_ends import QueryEnds
 from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.step_merge import StepMerges
 
+# Ends of queries that take as long as a step.
+_ENDS_A_STEP = 16
+
 _NEVER_FRESH = np.iinfo(np.int64).max
 _PLAIN = Spec(kind=KIND_RANGE, key=0)
 
@@ -42,17 +45,21 @@ class LiveLists:
     Attributes:
         slots: number of slots.
         is_live: whether there has ever been any state.
+        is_completing: whether steps or ends are still to be sent at the time of all slots.
         changes: grows with every change of the state.
     """
 
     slots: int
     is_live: bool = False
+    is_completing: bool = False
     changes: int = 0
     knn: KnnLists = field(default_factory=KnnLists)
     steps: StepMerges = field(default_factory=StepMerges)
     versions: Versions = field(default_factory=Versions)
     former: FormerKeys = field(default_factory=FormerKeys)
     ends: QueryEnds = field(default_factory=QueryEnds)
+    # `steps.settled_total` when ends were looked at last.
+    _settled: int = 0
     # The least time of all slots, and a slot that was at it.
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
@@ -65,6 +72,11 @@ class LiveLists:
     def has_output(self) -> bool:
         """Whether there may be something to send."""
         return self.knn.has_candidates or self.steps.has_output or self.ends.has_output
+
+    @property
+    def bytes_waiting(self) -> int:
+        """About how many bytes wait to be sent."""
+        return self.knn.bytes_waiting + self.steps.bytes_waiting
 
     def take(
         self,
@@ -130,7 +142,7 @@ class LiveLists:
         return to_send
 
     def advance(self, reached: Reached, intervals: Intervals) -> None:
-        """Completes steps as far as the time of all slots allows; called after every record.
+        """Takes how far the slots have come; called after every record, and `complete` after it.
 
         Args:
             reached: how far the slots have come, with this record.
@@ -148,9 +160,31 @@ class LiveLists:
             times = [reached.times_ms.get(slot, NO_TIME_MS) for slot in range(self.slots)]
             self._time_ms = min(times)
             self._slowest = times.index(self._time_ms)
-        self.steps.complete(self._time_ms)
-        # After the steps up to then.
-        self.ends.complete(self._time_ms, self._awaits_steps)
+        self.is_completing = True
+
+    def complete(self, weight_max: int) -> int:
+        """Completes steps as far as the time of all slots allows, or so many of them.
+
+        Nothing else may be taken, and no checkpoint, while `is_completing`.
+
+        Args:
+            weight_max: see `weight_of`.
+
+        Returns:
+            The weight of what was done.
+        """
+        weight = self.steps.complete(self._time_ms, weight_max)
+        if weight < weight_max:
+            # After the steps up to then.
+            ends_max = _ENDS_A_STEP * (weight_max - weight)
+            looks_again = self.steps.settled_total != self._settled
+            self._settled = self.steps.settled_total
+            looks = self.ends.complete(
+                self._time_ms, self._awaits_steps, ends_max, looks_again=looks_again
+            )
+            weight += -(-looks // _ENDS_A_STEP)
+        self.is_completing = weight >= weight_max
+        return weight
 
     def _awaits_steps(self, query: str, subscriber: str, revision: int) -> bool:
         return self.steps.awaits_query(

@@ -16,8 +16,7 @@ truncated below the newest checkpoint, or below the progress if there is no chec
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +50,6 @@ from sirocco.protocol.contract.messages import (
     REGISTRY,
     SLOTS,
     Found,
-    Message,
     Progress,
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
@@ -62,13 +60,14 @@ from sirocco.protocol.contract.positions import (
     Reached,
     object_begin,
 )
-from sirocco.protocol.contract.record_sizes import RecordLimits
-from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
 from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.limits import LIMITS, RETAINED_BYTES_MAX, STEP_BYTES_MAX, MergerLimits
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.step_merge import StepMerges
+from sirocco.protocol.merger.window import Window, bytes_of, weight_of
+
+__all__ = ["MergerMachine", "MergerSettings", "Window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,73 +88,6 @@ class MergerSettings:
     limits: MergerLimits = LIMITS
 
 
-@dataclass(slots=True, kw_only=True)
-class Window:
-    """State of one owned Kafka partition of `partials`.
-
-    Attributes:
-        input_offset: offset after the last record taken.
-        reached: how far the records of each slot have been taken.
-        lists: answers that are lists.
-        progress: the last written progress; it is committed unless a transaction is open.
-        written_ms: when it was written.
-        durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
-        floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
-        closed: messages to send before all others: the end of a query follows them.
-        parts, matches, bytes_waiting: what waits to be sent, without lists.
-        is_full: too much waits, and nothing is read.
-        committing: number of the open transaction, 0 while there is none.
-        saving: state at the offset of the open transaction, saved once that is committed.
-        saved_ms, saved_changes: time of the last state taken, and the count of changes then.
-        is_based: whether the first checkpoint has been asked for.
-        is_replaying: a predecessor has sent what is read now; it is read for the lists alone.
-        retained: what is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
-    """
-
-    input_offset: int
-    reached: Reached
-    lists: LiveLists
-    progress: Progress
-    written_ms: int
-    durable_offset: int = -1
-    floor_offset: int = 0
-    closed: list[Message] = field(default_factory=list)
-    parts: list[Found] = field(default_factory=list)
-    matches: int = 0
-    bytes_waiting: int = 0
-    is_full: bool = False
-    committing: int = 0
-    saving: State | None = None
-    saved_ms: int = 0
-    saved_changes: int = 0
-    is_based: bool = False
-    is_replaying: bool = False
-    retained: deque[tuple[int, int]] = field(default_factory=deque)
-    retained_bytes: int = 0
-
-    @property
-    def written_offset(self) -> int:
-        """Offset before which everything has been sent, or is being sent."""
-        return self.progress.input_offset
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the first lists wait for the first checkpoint."""
-        return self.lists.is_live and self.durable_offset < 0
-
-    @property
-    def has_content(self) -> bool:
-        """Whether anything waits to be sent."""
-        return bool(self.closed or self.parts) or self.lists.has_output
-
-    def take_messages(self, limits: RecordLimits) -> list[Message]:
-        """Takes the messages that wait to be sent, in order."""
-        lists = list_deliveries(self.lists.flush(), limits)
-        messages = [*self.closed, *deliveries(self.parts, limits), *lists]
-        self.closed, self.parts = [], []
-        return messages
-
-
 class MergerMachine:
     """The merger as a state machine: `step(event, now_ms) -> effects`."""
 
@@ -167,6 +99,7 @@ class MergerMachine:
         self._settings = settings
         self._limits = settings.limits
         self._transactions = 0
+        self._turns = 0
         # Kafka partition → checkpoint asked for last; the second for those that need a newer one.
         self._requested_checkpoints: dict[int, str] = {}
         self._lacking: dict[int, str] = {}
@@ -180,8 +113,10 @@ class MergerMachine:
         match event:
             case Polled():
                 self._polled(event)
+                self._work()
                 return self._write(now_ms) + self._read()
             case Tick():
+                self._work()
                 return self._write(now_ms) + self._forget(now_ms) + self._read()
             case EndsFound():
                 return self._settle(event)
@@ -199,7 +134,12 @@ class MergerMachine:
                 raise TypeError(f"a merger takes no {type(event).__name__}")
 
     def deadline_ms(self) -> int | None:
-        """When the next window is due; None while nothing waits or all are being written."""
+        """When the next window is due, or 0 while records wait for the next turn.
+
+        None while nothing waits or all windows are being written.
+        """
+        if any(window.has_work for window in self.windows.values()):
+            return 0
         waiting = (
             window.written_ms + self._limits.window_ms
             for window in self.windows.values()
@@ -214,26 +154,57 @@ class MergerMachine:
             window = self.windows.get(entry.partition)
             if window is None or not isinstance(entry.message, Found):
                 continue
-            if window.is_replaying and entry.offset >= window.written_offset:
-                window.lists.flush(sends=False)
-                window.is_replaying = False
-            window.input_offset = entry.offset + 1
-            found, times_ms = entry.message, window.reached.times_ms
-            sources = found.intervals.sources.tolist()
-            before_ms = np.array([times_ms.get(slot, NO_TIME_MS) for slot in sources], np.int64)
-            objects_from = _objects_from(window.reached, found.intervals)
-            fresh_from = window.reached.accept(found.intervals)
-            part = self._fresh(window, found, fresh_from, objects_from, before_ms)
-            window.lists.advance(window.reached, found.intervals)
-            if part is not None and not window.is_replaying:
-                window.parts.append(part)
-                window.bytes_waiting += _bytes_of(part)
-            if window.lists.ends.has_output and not window.is_replaying:
+            window.add(entry.offset, entry.message)
+
+    def _work(self) -> None:
+        """Takes records, as far as a turn goes; windows that have waited longest come first."""
+        busy = [window for window in self.windows.values() if window.has_work]
+        if not busy:
+            return
+        self._turns += 1
+        busy.sort(key=lambda window: window.worked)
+        left = self._limits.turn_weight_max
+        for i, window in enumerate(busy):
+            if left <= 0:
+                return
+            window.worked = self._turns
+            left -= self._work_on(window, max(1, left // (len(busy) - i)))
+
+    def _work_on(self, window: Window, weight_max: int) -> int:
+        """Takes records of a window, up to a weight; returns the weight of what it took."""
+        weight = 0
+        while weight < weight_max and window.has_work:
+            if not window.lists.is_completing:
+                offset, found = window.pop()
+                self._take(window, offset, found)
+                weight += weight_of(found)
+            if window.lists.is_completing:
+                weight += window.lists.complete(max(1, weight_max - weight))
+            if window.is_replaying:
+                continue
+            if window.lists.ends.has_output:
                 # The end of a query is sent after its matches so far and before everything later.
                 window.closed = window.take_messages(self._limits.records)
-        for window in self.windows.values():
-            if window.is_replaying:
-                window.lists.flush(sends=False)
+            elif window.lists.is_completing:
+                window.close_steps(self._limits.records)
+        if window.is_replaying:
+            window.lists.flush(sends=False)
+        return weight
+
+    def _take(self, window: Window, offset: int, found: Found) -> None:
+        if window.is_replaying and offset >= window.written_offset:
+            window.lists.flush(sends=False)
+            window.is_replaying = False
+        window.input_offset = offset + 1
+        times_ms, sources = window.reached.times_ms, found.intervals.sources.tolist()
+        before_ms = np.array([times_ms.get(slot, NO_TIME_MS) for slot in sources], np.int64)
+        objects_from = _objects_from(window.reached, found.intervals)
+        fresh_from = window.reached.accept(found.intervals)
+        part = self._fresh(window, found, fresh_from, objects_from, before_ms)
+        window.lists.advance(window.reached, found.intervals)
+        if part is not None and not window.is_replaying:
+            window.parts.append(part)
+            window.bytes_waiting += bytes_of(part)
 
     def _fresh(
         self,
@@ -292,11 +263,13 @@ class MergerMachine:
         """Stops reading where too much waits to be sent, and resumes where that was written."""
         effects: list[Effect] = []
         for partition, window in self.windows.items():
-            is_full = window.bytes_waiting > self._limits.waiting_bytes_max
+            bytes_held = window.unread_bytes + window.bytes_outgoing
+            # It is read again when half of that is gone, so as not to begin again for each record.
+            is_full = bytes_held > self._limits.waiting_bytes_max >> window.is_full
             if is_full and not window.is_full:
                 effects.append(Unfollow(PARTIALS, partition))
             elif window.is_full and not is_full:
-                effects.append(Follow(PARTIALS, partition, window.input_offset))
+                effects.append(Follow(PARTIALS, partition, window.read_offset))
             window.is_full = is_full
         return effects
 
@@ -318,11 +291,12 @@ class MergerMachine:
         return [self._saved(partition, window, _state(nothing, window.progress))]
 
     def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
-        if window.input_offset <= window.written_offset:
+        # The progress of a record says that all is sent that it completes.
+        if window.input_offset <= window.written_offset or window.lists.is_completing:
             return False
         if at_once or window.matches >= self._limits.window_matches_max:
             return True
-        if window.bytes_waiting > self._limits.waiting_bytes_max:
+        if window.bytes_outgoing > self._limits.waiting_bytes_max:
             return True
         if window.has_content:
             return now_ms - window.written_ms >= self._limits.window_ms
@@ -483,6 +457,7 @@ class MergerMachine:
             )
         window = Window(
             input_offset=event.offset,
+            read_offset=event.offset,
             reached=_reached(progress),
             lists=self._no_lists(),
             progress=progress,
@@ -518,11 +493,6 @@ def _objects_from(reached: Reached, intervals: Intervals) -> NDArray[np.int64]:
     positions = [reached.positions.get(slot, 0) for slot in intervals.sources.tolist()]
     before = np.array(positions, np.int64)
     return np.where(intervals.begins <= before, object_begin(before), np.iinfo(np.int64).max)
-
-
-def _bytes_of(part: Found) -> int:
-    """Returns about how many bytes a part holds."""
-    return part.objects.bytes_total + len(part.queries.ids) + 16 * len(part.matches)
 
 
 def _progress(input_offset: int, reached: Reached, has_lists: bool = False) -> Progress:

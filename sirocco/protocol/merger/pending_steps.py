@@ -32,24 +32,38 @@ class Step:
         names: one row, the query.
         terms: parts of a terms step.
         ranked: parts of a ranked step.
+        is_partial: it is sent although slots are missing.
         bytes_total: approximate size, the same however often it was saved and restored.
     """
 
     names: QueryNames
     terms: list[TermCounts] = field(default_factory=list)
     ranked: list[Candidates] = field(default_factory=list)
+    is_partial: bool = False
     bytes_total: int = 0
+    _ranked_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._ranked_bytes = sum(map(_bytes_of, self.ranked))
+
+    def add(self, candidates: Candidates) -> None:
+        """Takes a part of a ranked step."""
+        self.ranked.append(candidates)
+        # Of this one alone: a step has parts of each slot.
+        self._ranked_bytes += _bytes_of(candidates)
 
     def weigh(self) -> int:
         """Updates `bytes_total`; returns by how much it grew."""
-        before, self.bytes_total = self.bytes_total, STEP_BYTES
+        before, self.bytes_total = self.bytes_total, STEP_BYTES + self._ranked_bytes
         for part in self.terms:
             self.bytes_total += STEP_BYTES + len(part.terms) + 16 * len(part)
-        for candidates in self.ranked:
-            objects = int(bytes_of_objects(candidates.objects).sum())
-            self.bytes_total += STEP_BYTES + objects + _CANDIDATE_BYTES * len(candidates)
-            self.bytes_total += candidates.frequencies.nbytes
         return self.bytes_total - before
+
+
+def _bytes_of(candidates: Candidates) -> int:
+    objects = int(bytes_of_objects(candidates.objects).sum())
+    entries = _CANDIDATE_BYTES * len(candidates) + candidates.frequencies.nbytes
+    return STEP_BYTES + objects + entries
 
 
 # The version's key, the time, and the step.

@@ -9,6 +9,7 @@ slots have reported what the registry says of it.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -51,6 +52,7 @@ class _End:
         slots: those that have passed the record of the registry.
         has_expired: the registry says that its lifetime was over.
         is_sent: its end has been sent.
+        is_due: some slot has passed the end of its lifetime.
     """
 
     query: str
@@ -58,9 +60,14 @@ class _End:
     slots: set[int] = field(default_factory=set)
     has_expired: bool = False
     is_sent: bool = False
+    is_due: bool = False
 
 
-@dataclass(slots=True)
+# (query, subscriber, reason, revision)
+_Ready = tuple[str, str, int, int]
+
+
+@dataclass(slots=True, kw_only=True)
 class QueryEnds:
     """The ends of queries of one Kafka partition's subscribers.
 
@@ -75,8 +82,9 @@ class QueryEnds:
     _sent_ends: dict[Place, _End] = field(default_factory=dict)
     # (end of the lifetime, place) of ends to send when all slots have passed it.
     _due: list[tuple[int, Place]] = field(default_factory=list)
-    # (query, subscriber, reason, revision) of ends that wait because results are sent before them.
-    _ready: list[tuple[str, str, int, int]] = field(default_factory=list)
+    # Ends that are to be looked at, and those that wait because results are sent before them.
+    _ready: deque[_Ready] = field(default_factory=deque)
+    _awaiting: list[_Ready] = field(default_factory=list)
     _outgoing: list[tuple[str, str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -91,7 +99,7 @@ class QueryEnds:
     @property
     def is_waiting(self) -> bool:
         """Whether any end may be sent once time advances, or other results were sent."""
-        return bool(self._due or self._ready)
+        return bool(self._due or self._ready or self._awaiting)
 
     @property
     def next_ms(self) -> int:
@@ -111,8 +119,10 @@ class QueryEnds:
         if end is None:
             end = self._ends.setdefault(spec.place, _End(query, subscriber))
         if spec.expires_ms is not None:
-            if not end.is_sent:
+            # Once, not for each slot: 100,000 lifetimes may end together.
+            if not end.is_sent and not end.is_due:
                 heapq.heappush(self._due, (spec.expires_ms, spec.place))
+                end.is_due = True
             self._bound()
             return
         end.slots.add(slot)
@@ -121,24 +131,44 @@ class QueryEnds:
             self._queue_end(spec.place, end, BY_TTL if end.has_expired else BY_REMOVAL)
             self._sent_ends.pop(spec.place, None)
 
-    def complete(self, time_ms: int, awaits: Callable[[str, str, int], bool]) -> None:
+    def complete(
+        self,
+        time_ms: int,
+        awaits: Callable[[str, str, int], bool],
+        ends_max: int = 1 << 62,
+        *,
+        looks_again: bool = True,
+    ) -> int:
         """Takes the time that all slots have reached.
 
         Args:
             time_ms: their least time.
             awaits: whether results of versions of a query (id, subscriber, the newest revision) are
                 still to be sent.
+            ends_max: how many ends are looked at.
+            looks_again: some results were sent since the last call.
+
+        Returns:
+            How many were looked at; fewer than `ends_max` when these were all.
         """
-        while self.next_ms < time_ms:
+        if looks_again and self._awaiting:
+            self._ready.extendleft(reversed(self._awaiting))
+            self._awaiting = []
+        looks = 0
+        while looks < ends_max and self.next_ms < time_ms:
             _, place = heapq.heappop(self._due)
+            looks += 1
             if (end := self._ends.get(place)) is not None:
                 self._queue_end(place, end, BY_TTL)
-        waiting, self._ready = self._ready, []
-        for query, subscriber, reason, revision in waiting:
+        while looks < ends_max and self._ready:
+            ready = self._ready.popleft()
+            looks += 1
+            query, subscriber, reason, revision = ready
             if awaits(query, subscriber, revision):
-                self._ready.append((query, subscriber, reason, revision))
+                self._awaiting.append(ready)
             else:
                 self._outgoing.append((query, subscriber, reason))
+        return looks
 
     def _queue_end(self, place: Place, end: _End, reason: int) -> None:
         if not end.is_sent:
@@ -162,6 +192,7 @@ class QueryEnds:
         """Returns the state as columns; everything to be sent must have been fetched."""
         assert not self._outgoing
         ends = [*self._sent_ends.items(), *self._ends.items()]
+        ready = [*self._awaiting, *self._ready]
         slots = [(i, slot) for i, (_, end) in enumerate(ends) for slot in sorted(end.slots)]
         return {
             "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
@@ -171,9 +202,9 @@ class QueryEnds:
                 [(end.has_expired, end.is_sent) for _, end in ends], np.bool_
             ).reshape(-1, 2),
             "over.slots": np.array(slots, np.int64).reshape(-1, 2),
-            **packed("over.ready_queries", [query.encode() for query, *_ in self._ready]),
-            **packed("over.ready_subscribers", [name.encode() for _, name, *_ in self._ready]),
-            "over.ready": np.array([pair for _, _, *pair in self._ready], np.int64).reshape(-1, 2),
+            **packed("over.ready_queries", [query.encode() for query, *_ in ready]),
+            **packed("over.ready_subscribers", [name.encode() for _, name, *_ in ready]),
+            "over.ready": np.array([pair for _, _, *pair in ready], np.int64).reshape(-1, 2),
             "over.due": np.array([(at_ms, *place) for at_ms, place in self._due], np.int64).reshape(
                 -1, 3
             ),
@@ -201,13 +232,16 @@ class QueryEnds:
         due = state["over.due"].tolist()
         self._due = [(at_ms, (partition, revision)) for at_ms, partition, revision in due]
         heapq.heapify(self._due)
+        for _, place in self._due:
+            if place in self._ends:
+                self._ends[place].is_due = True
         waiting = zip(
             unpacked("over.ready_queries", state),
             unpacked("over.ready_subscribers", state),
             state["over.ready"].tolist(),
             strict=True,
         )
-        self._ready = [(query.decode(), name.decode(), *pair) for query, name, pair in waiting]
+        self._ready = deque((query.decode(), name.decode(), *pair) for query, name, pair in waiting)
 
 
 def _end_lists(ends: list[tuple[str, str, int]]) -> ListBatch:

@@ -43,6 +43,18 @@ from sirocco.protocol.search.term_merge import TermCounts, added
 _OF_QUERIES = ("queries", "revisions", "left_by")
 
 
+WITHOUT_LIMIT = 1 << 62
+
+# Bytes of a step that take as long as one without any, some 0.1 ms: the terms of all slots are
+# added up one by one, candidates are scored and sorted.
+_WEIGHT_BYTES = 12 << 10
+
+
+def weight_of(bytes_total: int) -> int:
+    """Returns how much of a turn a step takes."""
+    return 1 + bytes_total // _WEIGHT_BYTES
+
+
 @dataclass(slots=True, kw_only=True)
 class StepMerges:
     """All steps of one Kafka partition's subscribers.
@@ -53,6 +65,8 @@ class StepMerges:
         late_parts: how many parts arrived after a step as late was complete, or after the end.
         partial_steps: number of steps that were sent without waiting for all slots.
         bytes_total: about how many bytes pending steps take.
+        bytes_waiting: about how many the steps took whose lists wait to be sent.
+        settled_total: how often the last pending step of a version was sent or dropped.
     """
 
     bytes_max: int = STEP_BYTES_MAX
@@ -60,9 +74,13 @@ class StepMerges:
     late_parts: int = 0
     partial_steps: int = 0
     bytes_total: int = 0
+    bytes_waiting: int = 0
+    settled_total: int = 0
     _versions: dict[int, Version] = field(default_factory=dict)
     # Key of a version → its steps by time.
     _pending: dict[int, dict[int, Step]] = field(default_factory=dict)
+    # Query → versions with pending steps.
+    _pending_keys: dict[int, set[int]] = field(default_factory=dict)
     # (time, key), the earliest first; entries of ended versions stay until their time.
     _due: list[tuple[int, int]] = field(default_factory=list)
     # Steps of these versions enter `_due` only when all slots have sent the first one.
@@ -128,14 +146,14 @@ class StepMerges:
         if at_ms <= version.complete_ms or at_ms >= version.end_ms:
             self.late_parts += 1
             return
-        of_version = self._pending.setdefault(key, {})
+        of_version = self._steps_of(key, version)
         step = of_version.get(at_ms)
         if step is None:
             step = of_version[at_ms] = Step(_named(found.queries, int(steps.queries[row])))
             if key not in self._first_steps:
                 heapq.heappush(self._due, (at_ms, key))
         if spec.kind != KIND_TERMS:
-            step.ranked.append(Candidates.of(found, row))
+            step.add(Candidates.of(found, row))
         else:
             step.terms.append(TermCounts.of(found, row))
             if len(step.terms) > self.limits.terms_parts_max:
@@ -149,32 +167,71 @@ class StepMerges:
             version = self._versions[spec.key] = Version(query=query, revision=spec.revision)
         return version
 
+    def _steps_of(self, key: int, version: Version) -> dict[int, Step]:
+        """Returns the pending steps of a version, of which there will be some."""
+        steps = self._pending.get(key)
+        if steps is None:
+            steps = self._pending[key] = {}
+            self._pending_keys.setdefault(version.query, set()).add(key)
+        return steps
+
+    def _settle(self, key: int) -> dict[int, Step]:
+        """Forgets that a version has pending steps; returns those it had."""
+        steps = self._pending.pop(key, None)
+        if steps is None:
+            return {}
+        query = self._versions[key].query
+        keys = self._pending_keys[query]
+        keys.discard(key)
+        if not keys:
+            del self._pending_keys[query]
+        self.settled_total += 1
+        return steps
+
     def awaits(self, key: int) -> bool:
         """Whether some slot has yet to send the first step of a version that looks back."""
         return key in self._first_steps
 
     def awaits_query(self, query: int, revision: int) -> bool:
         """Whether steps of versions of a query, up to a revision, are still to be sent."""
-        versions = (self._versions[key] for key in self._pending)
-        return any(each.query == query and each.revision <= revision for each in versions)
+        keys = self._pending_keys.get(query, ())
+        return any(self._versions[key].revision <= revision for key in keys)
 
     def pause(self, slot: int) -> None:
         """Notes that a slot has sent its time, and so all its parts before it."""
         for key in self._first_steps.pause(slot):
             self._end_wait(key)
 
-    def complete(self, time_ms: int) -> None:
-        """Sends steps before the time that all slots have reached, and more if too many wait."""
+    def complete(self, time_ms: int, weight_max: int = WITHOUT_LIMIT) -> int:
+        """Sends steps before the time that all slots have reached, and more if too many wait.
+
+        Queries of one registration have their steps at one time, each hour, as many as there are.
+
+        Args:
+            time_ms: the least time of all slots.
+            weight_max: how much is sent; see `weight_of`.
+
+        Returns:
+            The weight of what was done; less than `weight_max` when that was all.
+        """
+        weight = 0
         for key in self._first_steps.expire(time_ms):
             self._stop_waiting(key, time_ms)
-        while self._due and self._due[0][0] < time_ms:
-            self._send_earliest(is_partial=False)
-        while self.bytes_total > self.bytes_max:
-            if not self._due:
+            weight += 1
+            if weight >= weight_max:
+                return weight
+        while weight < weight_max:
+            is_late = self.bytes_total > self.bytes_max
+            if is_late and not self._due:
                 for key in list(self._first_steps):
                     self._stop_waiting(key, time_ms)
-            if self._due:
-                self._send_earliest(is_partial=True)
+            if self._due and self._due[0][0] < time_ms:
+                weight += self._send_earliest(is_partial=False)
+            elif is_late:
+                weight += self._send_earliest(is_partial=True)
+            else:
+                break
+        return weight
 
     def _end_wait(self, key: int) -> None:
         """Lets steps of a version be complete when the time of all slots has passed them."""
@@ -185,23 +242,24 @@ class StepMerges:
 
     def _stop_waiting(self, key: int, time_ms: int) -> None:
         """Does the same without waiting for all slots; steps due by then are sent as partial."""
-        for at_ms in sorted(self._pending.get(key, ())):
-            if at_ms < time_ms:
-                self._send(at_ms, key, is_partial=True)
+        for at_ms, step in self._pending.get(key, {}).items():
+            step.is_partial = at_ms < time_ms
         self._end_wait(key)
 
-    def _send_earliest(self, *, is_partial: bool) -> None:
+    def _send_earliest(self, *, is_partial: bool) -> int:
+        """Sends the earliest step; returns its weight."""
         at_ms, key = heapq.heappop(self._due)
-        self._send(at_ms, key, is_partial=is_partial)
-
-    def _send(self, at_ms: int, key: int, *, is_partial: bool) -> None:
         of_version = self._pending.get(key)
         step = None if of_version is None else of_version.pop(at_ms, None)
         if of_version is None or step is None:
-            return
+            return 1
         if not of_version:
-            del self._pending[key]
+            self._settle(key)
         self.bytes_total -= step.bytes_total
+        self._send(step, at_ms, key, is_partial=is_partial or step.is_partial)
+        return weight_of(step.bytes_total)
+
+    def _send(self, step: Step, at_ms: int, key: int, *, is_partial: bool) -> None:
         self.partial_steps += is_partial
         version = self._versions[key]
         version.complete_ms = at_ms
@@ -216,6 +274,7 @@ class StepMerges:
         )
         if sent_key is not None:
             self._outgoing.append(sent_key)
+            self.bytes_waiting += step.bytes_total
             self._note_sent(version)
 
     def _replaces(self, version: Version) -> bool:
@@ -240,6 +299,7 @@ class StepMerges:
     def flush(self) -> list[ListBatch]:
         """Returns the lists of the steps that were completed since the last call."""
         sent_key, self._outgoing = self._outgoing, []
+        self.bytes_waiting = 0
         return sent_key
 
     # --- versions that end
@@ -261,7 +321,7 @@ class StepMerges:
         for at_ms in [at_ms for at_ms in of_version if at_ms >= version.end_ms]:
             self.bytes_total -= of_version.pop(at_ms).bytes_total
         if not of_version:
-            self._pending.pop(key, None)
+            self._settle(key)
         if self._first_steps.end(key, slot):
             self._end_wait(key)
 
@@ -297,14 +357,14 @@ class StepMerges:
 
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
+        steps = self._settle(key)
+        self.bytes_total -= sum(step.bytes_total for step in steps.values())
         version = self._versions.pop(key, None)
         if version and version.dropped_by:
             _, dropped_by = self._sent_revisions.get(version.query, (0, 0))
             if dropped_by == version.dropped_by:
                 del self._sent_revisions[version.query]
         self._first_steps.drop(key)
-        steps = self._pending.pop(key, {})
-        self.bytes_total -= sum(step.bytes_total for step in steps.values())
 
     # --- as a checkpoint
 
@@ -372,7 +432,7 @@ class StepMerges:
             )
         self._first_steps.restore(state)
         for key, at_ms, step in pending_steps(state):
-            self._pending.setdefault(key, {})[at_ms] = step
+            self._steps_of(key, self._versions[key])[at_ms] = step
             self.bytes_total += step.weigh()
             if key not in self._first_steps:
                 heapq.heappush(self._due, (at_ms, key))

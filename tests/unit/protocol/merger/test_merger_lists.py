@@ -226,6 +226,9 @@ def run(
     """Returns the notifications of windows; at some the merger dies before or after the commit."""
     rng = np.random.default_rng(seed)
     limits = replace(LIMITS, checkpoint_interval_ms=checkpoint_interval_ms)
+    if seed % 2:
+        # Each step, and each end, takes a turn of its own.
+        limits = replace(limits, turn_weight_max=1)
     cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow, limits=limits)
     sent: list[SentItems] = []
     for number, end in enumerate(ends_at):

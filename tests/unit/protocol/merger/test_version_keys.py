@@ -46,6 +46,7 @@ class Lists:
         is_fresh = np.ones(len(found.matches), np.bool_)
         self.lists.take(found, is_fresh, fresh_from, fresh_from, self.reached, before_ms)
         self.lists.advance(self.reached, found.intervals)
+        self.lists.complete(99)
         return [
             (bytes(each.queries.ids).decode(), tuple(each.lists.ids.tolist()))
             for each in self.lists.flush()

@@ -1,0 +1,144 @@
+"""What a merger has read of one Kafka partition of `partials`, and not yet sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import Found, Message, Progress
+from sirocco.protocol.contract.positions import Reached
+from sirocco.protocol.contract.record_sizes import RecordLimits
+from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
+from sirocco.protocol.merger.live_lists import LiveLists
+
+# What a part takes in memory besides its columns' contents.
+_PART_BYTES = 4_096
+
+# What takes as long as a step, some 0.1 ms: plain matches, candidates of knn queries, and bytes of
+# a record of steps, which are copied.
+_MATCHES_A_STEP = 256
+_CANDIDATES_A_STEP = 32
+_BYTES_A_STEP = 16_384
+
+
+@dataclass(slots=True, kw_only=True)
+class Window:
+    """State of one owned Kafka partition of `partials`.
+
+    Attributes:
+        read_offset: offset after the last record read.
+        unread: offsets of records that are read and not yet taken, these, and their bytes.
+        unread_bytes: about how many these are.
+        input_offset: offset after the last record taken; some steps that it completes may be left.
+        reached: how far the records of each slot have been taken.
+        lists: answers that are lists.
+        progress: the last written progress; it is committed unless a transaction is open.
+        written_ms: when it was written.
+        durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
+        floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
+        closed: messages to send before all others: the end of a query follows them, or more steps.
+        parts, matches, bytes_waiting: what waits to be sent, without lists.
+        is_full: too much waits, and nothing is read.
+        worked: number of the turn in which something was taken last.
+        committing: number of the open transaction, 0 while there is none.
+        saving: state at the offset of the open transaction, saved once that is committed.
+        saved_ms, saved_changes: time of the last state taken, and the count of changes then.
+        is_based: whether the first checkpoint has been asked for.
+        is_replaying: a predecessor has sent what is read now; it is read for the lists alone.
+        retained: what is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
+    """
+
+    input_offset: int
+    read_offset: int
+    reached: Reached
+    lists: LiveLists
+    progress: Progress
+    written_ms: int
+    durable_offset: int = -1
+    floor_offset: int = 0
+    unread: deque[tuple[int, Found, int]] = field(default_factory=deque)
+    unread_bytes: int = 0
+    worked: int = 0
+    closed: list[Message] = field(default_factory=list)
+    parts: list[Found] = field(default_factory=list)
+    matches: int = 0
+    bytes_waiting: int = 0
+    is_full: bool = False
+    committing: int = 0
+    saving: State | None = None
+    saved_ms: int = 0
+    saved_changes: int = 0
+    is_based: bool = False
+    is_replaying: bool = False
+    retained: deque[tuple[int, int]] = field(default_factory=deque)
+    retained_bytes: int = 0
+
+    @property
+    def written_offset(self) -> int:
+        """Offset before which everything has been sent, or is being sent."""
+        return self.progress.input_offset
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the first lists wait for the first checkpoint."""
+        return self.lists.is_live and self.durable_offset < 0
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything waits to be sent."""
+        return bool(self.closed or self.parts) or self.lists.has_output
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there are records to take, or steps that the last one completes."""
+        return bool(self.unread) or self.lists.is_completing
+
+    @property
+    def bytes_outgoing(self) -> int:
+        """About how many bytes wait to be sent."""
+        return self.bytes_waiting + self.lists.bytes_waiting
+
+    def add(self, offset: int, found: Found) -> None:
+        """Adds a record that was read."""
+        size = bytes_of(found)
+        self.unread.append((offset, found, size))
+        self.unread_bytes += size
+        self.read_offset = offset + 1
+
+    def pop(self) -> tuple[int, Found]:
+        """Returns the first record that is not taken, with its offset, and removes it."""
+        offset, found, size = self.unread.popleft()
+        self.unread_bytes -= size
+        return offset, found
+
+    def close_steps(self, limits: RecordLimits) -> None:
+        """Makes messages of the steps completed so far: joining all at once would take long."""
+        self.closed += list_deliveries(self.lists.steps.flush(), limits)
+
+    def take_messages(self, limits: RecordLimits) -> list[Message]:
+        """Takes the messages that wait to be sent, in order."""
+        lists = list_deliveries(self.lists.flush(), limits)
+        messages = [*self.closed, *deliveries(self.parts, limits), *lists]
+        self.closed, self.parts = [], []
+        return messages
+
+
+def bytes_of(part: Found) -> int:
+    """Returns about how many bytes a part takes in memory."""
+    steps, queries = part.steps, part.queries
+    size = _PART_BYTES + part.objects.bytes_total + len(queries.ids) + 16 * len(part.matches)
+    if queries.specs is not None:
+        size += sum(map(len, queries.specs))
+    if steps is not None:
+        size += len(steps.terms) + 16 * len(steps.counts) + steps.frequencies.nbytes
+    return size
+
+
+def weight_of(found: Found) -> int:
+    """Returns how much of a turn a record takes, in what a step takes."""
+    if found.queries.specs is None:
+        return len(found.matches) // _MATCHES_A_STEP
+    steps = 0 if found.steps is None else len(found.steps)
+    rows = max(steps, len(found.queries))
+    return rows + len(found.matches) // _CANDIDATES_A_STEP + bytes_of(found) // _BYTES_A_STEP
