@@ -3,7 +3,7 @@ r"""Answers new queries from the whole archive, as if they had been there from t
     python spark-jobs/backfill.py --archive URI --queries new.jsonl --out results
 
 Range queries (standing and snapshot) and the nearest objects (snapshot); others are refused and
-told. Writes a directory of JSON lines that appears as a whole, in the form of `sirocco replay`:
+named. Writes a directory of JSON lines that appears as a whole, in the form of `sirocco replay`:
 `{"query": …, "object": …}` for each match of a standing query, `{"query": …, "objects": […]}` for
 a snapshot, with `distance_m` for the nearest. Exit status 0; 2 where the input cannot be used.
 """

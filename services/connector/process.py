@@ -39,7 +39,7 @@ EXIT_SETTINGS = 2
 # A call that the cluster cannot take is tried again for hours: a connector has nothing else to do.
 _RETRY = Retry(attempts=5_000)
 
-# For what is under way when the process is told to end. Pods get 40 s.
+# For what is under way when the process is asked to end. Pods get 40 s.
 STOP_S = 20.0
 
 # For threads, once everything has ended: one of them may wait for a name that does not resolve.

@@ -101,9 +101,9 @@ class _BoundedHttp(HttpToolsProtocol):
             self._await(self.shared.limits.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gives the place back, and tells the request that is answered.
+        """Gives the place back, and notifies the request that is answered.
 
-        The server tells the last one alone: a stream with a request behind it would never end.
+        The server notifies the last one alone: a stream with a request behind it would never end.
         """
         self._release()
         if self._end is not None:

@@ -226,8 +226,8 @@ class _Writer:
         self._skip = begin.skip
         self._wire = wire
         cursor = opened.cursor
-        # What the client has been told last.
-        self._told = f"{cursor}~{begin.skip}" if begin.skip else cursor
+        # The place that was sent to the client last.
+        self._sent_place = f"{cursor}~{begin.skip}" if begin.skip else cursor
         self._is_idle = False
         self._is_quiet = True
 
@@ -240,7 +240,7 @@ class _Writer:
         )
         self._front.metrics.streams.inc()
         try:
-            await self._wire.place(self._told)
+            await self._wire.place(self._sent_place)
             await self._write_all()
             await self._wire.end()
         except GoneError:
@@ -274,7 +274,7 @@ class _Writer:
         count = 0
         for event in events_of(batch, skip):
             await self._wire.event(event)
-            self._told = event.id
+            self._sent_place = event.id
             count += 1
         await self._wire.flush()
         self._is_quiet = False
@@ -321,9 +321,9 @@ class _Writer:
             # The place of a silent subscriber moves on, and so must the browser's: what lies
             # before the earliest place that is kept cannot be resumed from.
             cursor = self._opened.cursor
-            moved = self._is_idle and not self._skip and cursor != self._told
+            moved = self._is_idle and not self._skip and cursor != self._sent_place
             if moved:
-                self._told = cursor
+                self._sent_place = cursor
             try:
                 await self._wire.keep_alive(cursor if moved else "")
             except GoneError:

@@ -67,7 +67,7 @@ class UnsupportedMediaType(EngineError):  # noqa: N818 - named as HTTP names it
 
 def problem_of(error: ClientError | EngineError) -> dict[str, Any]:
     """Returns the members of an error's problem details."""
-    # What failed tells more than that a publisher gave up.
+    # What failed says more than that a publisher gave up.
     cause: ClientError | EngineError = error.cause if isinstance(error, PublishFailed) else error
     field = _PARAMETERS.get(cause.field or "", cause.field)
     members = problem(STATUSES.get(cause.code, 500), cause.message, cause.code, field=field)

@@ -137,7 +137,7 @@ class Gateway:
 
 
 class _Server(uvicorn.Server):
-    """Tells streams to end before the server waits for them."""
+    """Asks streams to end before the server waits for them."""
 
     def __init__(self, config: uvicorn.Config, front: Front, is_serving: threading.Event) -> None:
         super().__init__(config)

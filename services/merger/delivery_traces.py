@@ -13,7 +13,7 @@ from sirocco.transport.log import Headers
 if TYPE_CHECKING:
     from sirocco.telemetry.spans import Span, Spans
 
-# Subscribers of whom a call's trace tells in one merger: thousands may get the same object.
+# Subscribers whose spans a call's trace gets in one merger: thousands may get the same object.
 SUBSCRIBERS_MAX: Final = 16
 
 # Calls for which the subscribers are counted, those that came last.

@@ -290,8 +290,8 @@ class ReceiveFront(ReceiveServiceServicer):
                 await credit.some()
             elif is_quiet:
                 # After the last window the cursor is sent: a caller may wait for completeness.
-                is_told = sent_offset == offset or tail.is_settling
-                timeout_s = cursor_s if is_told else SETTLED_S
+                is_reported = sent_offset == offset or tail.is_settling
+                timeout_s = cursor_s if is_reported else SETTLED_S
                 stream.is_waiting = True
                 offset = stream.offset = await tail.wait(offset, timeout_s, opened.subscriber)
                 stream.is_waiting = False

@@ -96,7 +96,7 @@ class Owners:
 
     async def apply(self, partition: int, requests: Sequence[ChangeRequest]) -> Sequence[Outcome]:
         """Applies change requests; repeats them at a new owner if the old one disappears."""
-        # After this time, the client of a waiting change has been told that it failed.
+        # After this time, the client of a waiting change knows that it failed.
         deadline_ms = now_ms() + round(self._times.seek_s * 1_000)
 
         calls = 0

@@ -244,7 +244,7 @@ class Service:
         )
 
     def _about_services(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """Returns the services that tell anybody's clients about those of this port."""
+        """Returns the services that describe those of this port to any client."""
         if not self.serves_clients:
             return ()
         names = service_names(self.servicers())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 # Between two warnings of one kind.
 PAUSE_S = 10.0
 
-# Kinds that are told apart; beyond it all begin anew.
+# Kinds that are distinguished; beyond it all begin anew.
 _KINDS_MAX = 64
 
 

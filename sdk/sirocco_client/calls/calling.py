@@ -44,7 +44,7 @@ def call_routers(connection: Connection, call: RouterCall[T], timeout_s: float |
             connection.contact.reached(address, ROUTER)
             return call.read(found)
         if attempts.is_unknown_call(call, error):
-            # An older router, or no router at all? A call that every router knows tells.
+            # An older router, or no router at all? A call that every router knows shows it.
             left_s = attempts.left_s(time.monotonic())
             call_routers(connection, router_calls.describe(), max(left_s, LAST_TRY_S))
         # Also when no time is left for another try: the next call should not wait for the same

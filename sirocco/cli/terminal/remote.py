@@ -30,7 +30,7 @@ TEXT_BYTES_MAX = 1 << 16
 CA_BYTES_MAX = 4 << 20
 
 DIRECTORY = Path(".run")
-"""Where a local cluster has its files unless told otherwise."""
+"""Where a local cluster has its files by default."""
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:

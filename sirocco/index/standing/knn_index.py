@@ -46,9 +46,9 @@ Accepts = Callable[[int, int], bool]
 
 # The vocabulary counts the terms of every n-th batch: enough for frequencies, and cheap.
 _OBSERVED_BATCHES = 8
-# A smaller bound is told to other slots when it is at most this part of the one they know. They
-# test a few objects too many; telling every entry would cost them more.
-_TOLD_NUMERATOR, _TOLD_DENOMINATOR = 7, 8
+# A smaller bound is sent to other slots when it is at most this part of the one they know. They
+# test a few objects too many; sending each entry would cost them more.
+_SHARED_NUMERATOR, _SHARED_DENOMINATOR = 7, 8
 _STAMPS_MAX = np.iinfo(np.uint32).max - 1
 
 
@@ -231,7 +231,7 @@ class KnnIndex:
             distances_m: f8[n].
         """
         rows = self._rows
-        rows.told[row] = 0
+        rows.shared_mm[row] = 0
         base = row * ROW_WORDS
         distances_mm = np.rint(distances_m * 1000.0).astype(np.int64)
         near = distances_mm <= rows.store.words[base + BOUND]
@@ -266,9 +266,9 @@ class KnnIndex:
             rows: i4[n], rows whose lists have changed, in any order, perhaps more than once.
         """
         bounds_mm = self.bounds_mm(rows)
-        is_due = bounds_mm < self._rows.told[rows] // _TOLD_DENOMINATOR * _TOLD_NUMERATOR
+        is_due = bounds_mm < self._rows.shared_mm[rows] // _SHARED_DENOMINATOR * _SHARED_NUMERATOR
         rows, bounds_mm = rows[is_due], bounds_mm[is_due]
-        self._rows.told[rows] = bounds_mm
+        self._rows.shared_mm[rows] = bounds_mm
         return rows, bounds_mm
 
     def draw_in(self, rows: npt.NDArray[np.int32], bounds_mm: npt.NDArray[np.int64]) -> None:
@@ -279,10 +279,10 @@ class KnnIndex:
         """
         self._rows.draw_in_all(rows, bounds_mm)
 
-    def tell_again(self) -> None:
-        """Makes the bounds of all rows due to be told once more: another slot is here."""
-        told = self._rows.told
-        told[told != 0] = BOUND_NONE
+    def send_again(self) -> None:
+        """Makes the bounds of all rows due to be sent once more: another slot is here."""
+        shared_mm = self._rows.shared_mm
+        shared_mm[shared_mm != 0] = BOUND_NONE
 
     def near(self, row: int) -> NearList:
         """Returns the list of a query, in order."""

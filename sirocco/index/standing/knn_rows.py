@@ -62,7 +62,7 @@ class KnnRows:
         "_listed",
         "_marks",
         "_reach",
-        "_told",
+        "_shared_mm",
         "lists",
         "progress",
         "store",
@@ -90,7 +90,7 @@ class KnnRows:
         self._marks = GrowableArray(np.uint8, 256)
         self._reach = GrowableArray(np.float32, 256)
         self._due = GrowableArray(np.int32, 256)
-        self._told = GrowableArray(np.int64, 256)
+        self._shared_mm = GrowableArray(np.int64, 256)
 
     @property
     def listed(self) -> npt.NDArray[np.uint8]:
@@ -113,12 +113,12 @@ class KnnRows:
         return self._due.array
 
     @property
-    def told(self) -> npt.NDArray[np.int64]:
+    def shared_mm(self) -> npt.NDArray[np.int64]:
         """i8[rows], bound in mm that other slots know of each row; stale after `write`.
 
         0: its bound is not for others.
         """
-        return self._told.array
+        return self._shared_mm.array
 
     @property
     def due_count(self) -> int:
@@ -157,9 +157,9 @@ class KnnRows:
         )
         lengths = k.astype(np.int64)
         lists = (self.lists.take(lengths) << LIST_SHIFT) | lengths
-        for column in (self._listed, self._marks, self._reach, self._due, self._told):
+        for column in (self._listed, self._marks, self._reach, self._due, self._shared_mm):
             column.reserve(len(self.store.state) + 1)
-        self.told[rows] = BOUND_NONE
+        self.shared_mm[rows] = BOUND_NONE
         self.marks[rows] = np.where(queries.flags & FLAG_RESIDUAL, MARK_RESIDUAL, 0)
         done = write_rows(
             queries.conj_offsets,
@@ -288,7 +288,7 @@ class KnnRows:
 
     def draw_in_all(self, rows: npt.NDArray[np.int32], bounds_mm: npt.NDArray[np.int64]) -> None:
         """Lowers that distance for posted rows, where it is greater; a row of -1 is none."""
-        columns = self.store.words, self.reach, self.listed, self.marks, self.due, self.told
+        columns = self.store.words, self.reach, self.listed, self.marks, self.due, self.shared_mm
         draw_in_all(rows, bounds_mm, *columns, self.progress)
 
     def farthest_mm(self, row: int) -> int:

@@ -58,7 +58,7 @@ def export_state(index_rows: KnnRows, rows: npt.NDArray[np.int32]) -> dict[str, 
         "born": own[:, BORN].copy(),
         "dead": own[:, DEAD].copy(),
         "bounds_mm": own[:, BOUND].copy(),
-        "tells": (index_rows.told[rows] != 0).astype(np.uint8),
+        "tells": (index_rows.shared_mm[rows] != 0).astype(np.uint8),
         "list_offsets": offsets,
         **{name: entries[:, i].copy() for i, name in enumerate(_ENTRIES)},
     }
@@ -80,7 +80,7 @@ def restore_state(
     index_rows.lists.words.reshape(-1, ENTRY_WORDS)[places] = entries
     words[at + LIST] |= counts << COUNT_SHIFT
     words[at + BOUND] = state["bounds_mm"]
-    index_rows.told[rows] = np.where(state.get("tells", 0), BOUND_NONE, 0)
+    index_rows.shared_mm[rows] = np.where(state.get("tells", 0), BOUND_NONE, 0)
     index_rows.place(rows)
     return rows
 

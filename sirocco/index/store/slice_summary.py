@@ -17,7 +17,7 @@ from sirocco.index.store.store_condition import Condition
 from sirocco.kernels.store.slice_region import SHAPE_WORLD
 
 # Cells of a summary on each axis, over the box of all objects: leaves of a slot that lie apart, and
-# what is between them, are told from each other.
+# what is between them, are distinguished.
 CELLS = 64
 
 _SIDE_MIN = 1e-9

@@ -139,10 +139,10 @@ def draw_in_all(
     listed: Any,
     marks: Any,
     due: Any,
-    told: Any,
+    shared_mm: Any,
     progress: Any,
 ) -> None:
-    """Lowers the bounds of posted rows to those that another slot tells, where these are less.
+    """Lowers the bounds of posted rows to those that another slot sends, where these are less.
 
     Most of these rows are far from all objects of their slot: to post one again saves nothing until
     its circle has become very much smaller.
@@ -150,14 +150,14 @@ def draw_in_all(
     Args:
         rows: i4[n], -1 where there is none; bounds_mm: i8[n].
         row_words … progress: as in `draw_in`.
-        told: i8[rows], the bounds that other slots know.
+        shared_mm: i8[rows], the bounds that other slots know.
     """
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
         if row < 0:
             continue
         bound = bounds_mm[i]
-        told[row] = min(told[row], bound)
+        shared_mm[row] = min(shared_mm[row], bound)
         if bound >= row_words[row * ROW_WORDS + BOUND]:
             continue
         row_words[row * ROW_WORDS + BOUND] = bound

@@ -10,7 +10,7 @@ order entries and rows are held, since the slot's next owner holds them in anoth
 of a tenant that one object concerns find room together, or none of them does.
 
 A row that waits (`dwell`, `leave_after`) has a stay for each entry: a row of the table `stays`,
-with what was told of the value there and when the next thing is due. `last` of such an entry is
+with what was reported of the value there and when the next thing is due. `last` of such an entry is
 −2 − stay, and the stay has the number of the object. Its bytes are counted with the entry's.
 
 A row is reused by another query after its own has ended. The generation identifies old entries, so
@@ -48,6 +48,7 @@ __all__ = [
     "PHASE",
     "PROGRESS_WORDS",
     "REFUSED",
+    "REPORTED",
     "ROW",
     "SET_BYTES",
     "STALE",
@@ -59,7 +60,6 @@ __all__ = [
     "STAY_WORDS",
     "TENANT_COLUMNS",
     "TICK",
-    "TOLD",
     "USED",
     "drop_stays",
     "follow",
@@ -105,11 +105,11 @@ _FOR_EVER = 0x7FFFFFFFFFFFFFFF
 # Columns of `stays`.
 DUE = 0  # when the value has entered or left; NEVER_DUE if neither is awaited, and of free rows
 LAST = 1  # the value's newest object that satisfied the row's query, −1 if it is unknown
-PHASE = 2  # DWELLS: nothing was told so far; TOLD; LEAVES: told, and outside since
+PHASE = 2  # DWELLS: nothing was reported so far; REPORTED; LEAVES: reported, and outside since
 OWN_SET = 3  # the set of its entry; of a free row the next free one, −1 for none
 ROW = 4
 STAY_COLUMNS = 5
-TOLD, DWELLS, LEAVES = range(3)
+REPORTED, DWELLS, LEAVES = range(3)
 NEVER_DUE = _FOR_EVER
 
 # Words of `stay_state`: rows that were ever used, the first free one of these or −1, and those in
@@ -353,7 +353,7 @@ def follow(
             the pairs and twice all entries of the sets. Of one object: exits and what was due
             before it, then enters, then insides; at most one event of the object for a row.
         out_numbers: i4[m], overwritten: −1 for events of the object itself; of those that were due
-            before it, the number of the object that is told.
+            before it, the number of the object that is reported.
 
     Returns:
         How many were written; −1 if the entries, the stays or the output have no room.
@@ -401,30 +401,30 @@ def follow(
                 and positions[this] < row_words[base + 1]
                 and arrival_ms[this] < row_words[base + 2]
             )
-            phase = np.int64(TOLD)
+            phase = np.int64(REPORTED)
             has_left = False
             if stay >= 0:
                 phase = stays[stay, PHASE]
                 if stays[stay, DUE] < arrival_ms[this] and (is_satisfied or is_outside):
                     # Due before this object, although the slot's time has not passed it.
                     has_left = phase == LEAVES
-                    told = _due_event(phase, events[row])
-                    if told != 0 and last >= 0:
+                    event = _due_event(phase, events[row])
+                    if event != 0 and last >= 0:
                         if count_out == out_rows.shape[0]:
                             return np.int64(-1)
                         out_objects[count_out] = this
                         out_rows[count_out] = row
-                        out_events[count_out] = told
+                        out_events[count_out] = event
                         out_numbers[count_out] = last
                         count_out += 1
-                    phase = np.int64(TOLD)
-                    stays[stay, PHASE] = TOLD
+                    phase = np.int64(REPORTED)
+                    stays[stay, PHASE] = REPORTED
                     stays[stay, DUE] = NEVER_DUE
             if is_satisfied and not has_left:
                 # A value that dwells is not reported, and one that was leaving has not left.
                 stamps[row] = tick + 1 if phase != DWELLS else np.int64(0)
                 if phase == LEAVES:
-                    stays[stay, PHASE] = TOLD
+                    stays[stay, PHASE] = REPORTED
                     stays[stay, DUE] = NEVER_DUE
                 growth = weight - _weight(weights, last)
                 if growth > 0 and (
@@ -442,7 +442,7 @@ def follow(
                     else:
                         third = numbers[this]
             elif is_outside and not has_left and leaves_ms[row] > 0 and phase != DWELLS:
-                if phase == TOLD:
+                if phase == REPORTED:
                     stays[stay, PHASE] = LEAVES
                     stays[stay, DUE] = arrival_ms[this] + leaves_ms[row]
             elif is_outside or has_left:
@@ -504,7 +504,7 @@ def follow(
                     continue
                 third = np.int64(numbers[this])
                 if has_stays[row] != 0:
-                    phase = np.int64(DWELLS if is_quiet else TOLD)
+                    phase = np.int64(DWELLS if is_quiet else REPORTED)
                     due = arrival_ms[this] + dwells_ms[row] if is_quiet else np.int64(NEVER_DUE)
                     stay = _take_stay(stays, stay_state, own, row, third, phase, due)
                     if stay < 0:
@@ -687,7 +687,7 @@ def take_members(
         is_taken: u1[rows], 1 for the rows to remove.
         set_words: i8[s], of all sets; the others up to `progress` as in `follow`.
         out_sets, out_rows, out_numbers: i4[m], overwritten; as long as `members` of these rows.
-        out_phases, out_dues: i8[m], likewise; TOLD and NEVER_DUE where there is no stay.
+        out_phases, out_dues: i8[m], likewise; REPORTED and NEVER_DUE where there is no stay.
 
     Returns:
         How many were written.
@@ -715,7 +715,7 @@ def take_members(
                 stay = _stay_of(entries[at + 2])
                 last = _object_of(stays, entries[at + 2])
                 out_numbers[count_out] = last
-                out_phases[count_out] = TOLD
+                out_phases[count_out] = REPORTED
                 out_dues[count_out] = NEVER_DUE
                 members[row] -= 1
                 given_back = ENTRY_BYTES + SET_BYTES + _weight(weights, last)

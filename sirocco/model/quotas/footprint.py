@@ -48,7 +48,7 @@ RING_BYTES = 32
 FILTER_FACTOR = 4
 CONDITION_BYTES = 96
 OPERAND_BYTES = 80
-# Of queries that are kept with their definitions, and of those whose end is told: Python objects.
+# Python objects of queries that are kept with their definitions, or whose end is reported.
 DEFINITION_BYTES = 200
 TRACKED_BYTES = 300
 ENDED_BYTES = 350

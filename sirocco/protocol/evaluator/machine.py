@@ -109,7 +109,7 @@ class EvaluatorMachine:
         self._deferred: set[int] = set()
         # Slots whose checkpoints were requested while they could not be saved.
         self._requested_saves: set[int] = set()
-        # What slots are to be told of knn queries.
+        # What is to be sent to slots about knn queries.
         self._radii: list[KnnRadii] = []
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -215,7 +215,7 @@ class EvaluatorMachine:
         return found, effects + self._next_job(number)
 
     def _share_radii(self) -> None:
-        """Tells all slots which radii of knn queries any of them has shrunk since the last time.
+        """Sends all slots the radii of knn queries that any of them has shrunk since the last time.
 
         They report less only after a slot has reported what its radius is made of: the log has
         their records in this order.
@@ -459,7 +459,7 @@ class EvaluatorMachine:
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
         for other in self.slots.values():
-            other.standing.knn.tell_again()
+            other.standing.knn.send_again()
         self.slots[event.partition] = slot
         self._paused.discard(event.partition)
         self.stepping.discard(event.partition)

@@ -79,14 +79,14 @@ class HealthFront(HealthServicer):  # type: ignore[misc]
         if self._watching == 1:
             self._look()
         try:
-            told: int | None = None
+            sent: int | None = None
             while True:
                 # What was seen, not what is true now: a change that is over before the next look
-                # would be told, and its end not.
+                # would be sent, and its end not.
                 change, status = self._change, self._status(request.service, self._seen)
-                if status != told:
+                if status != sent:
                     yield pb.HealthCheckResponse(status=status)
-                    told = status
+                    sent = status
                 if self._is_closed:
                     return
                 await change.wait()
@@ -103,7 +103,7 @@ class HealthFront(HealthServicer):  # type: ignore[misc]
         return int(pb.HealthCheckResponse.SERVING)
 
     def _look(self) -> None:
-        """Wakes all who watch if what they were told has changed: one look for all of them."""
+        """Wakes all watchers if what they were sent has changed: one look for all of them."""
         if (is_serving := self._is_serving()) != self._seen:
             self._seen = is_serving
             self._change.set()

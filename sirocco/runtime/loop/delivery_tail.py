@@ -78,11 +78,11 @@ class Tail:
         self._begin = self._end = end
         # How often what the tail had not read was truncated.
         self._gaps = 0
-        # Used in the loop alone: waiters by subscriber, up to where they were told of records, when
-        # the last of these came, and when all were woken last.
+        # Used in the loop alone: waiters by subscriber, up to where they were notified of records,
+        # when the last of these came, and when all were woken last.
         self._waiting: dict[str, set[asyncio.Future[int]]] = {}
         self._waiting_count = 0
-        self._told = end
+        self._notified_end = end
         self._moved_s = 0.0
         self._woken_s = 0.0
         self._settling: asyncio.TimerHandle | None = None
@@ -173,7 +173,7 @@ class Tail:
             for name in self._waiting.keys() & piece.delivered.queries.subscribers:
                 for waiter in self._waiting[name]:
                     _wake(waiter, piece.offset)
-        self._told = end
+        self._notified_end = end
         self._moved_s = self._loop.time()
         if self._settling is None:
             self._settling = self._loop.call_later(SETTLED_S, self._settle)
@@ -194,7 +194,7 @@ class Tail:
 
     def _pass(self, waiter: asyncio.Future[int]) -> None:
         """Wakes a waiter for whom nothing has come."""
-        _wake(waiter, self._told)
+        _wake(waiter, self._notified_end)
 
 
 def _wake(waiter: asyncio.Future[int], offset: int) -> None:

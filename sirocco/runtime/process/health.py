@@ -26,7 +26,7 @@ REQUEST_S = 10.0
 CONNECTIONS_MAX = 32
 
 # The last part in so many is for hosts that have none: a process whose probes find no place is
-# ended. When all are taken, whoever has most gives one up.
+# ended. When all are taken, the address with most of them gives one up.
 _OTHERS_PART = 8
 
 

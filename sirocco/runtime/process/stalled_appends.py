@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # Interval between checks.
 CHECK_S = 1.0
 
-# Checks of a Kafka partition that is in sync and answers nothing. A log line tells of it before the
+# Checks of a Kafka partition that is in sync and answers nothing. A log line reports it before the
 # process ends: after more than a slow broker takes, before a client gives up its call (30 s).
 WARNED_CHECKS: Final = 10
 STALLED_CHECKS_MAX: Final = 25

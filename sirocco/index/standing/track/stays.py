@@ -1,4 +1,4 @@
-"""What was told of values inside queries that wait, and when the next thing is due.
+"""What was reported of values inside queries that wait, and when the next thing is due.
 
 A query with `dwell` or `leave_after` has a stay for each value that is inside: a row of the table
 of `kernels.standing.track_sets`, to which the value's entry refers.

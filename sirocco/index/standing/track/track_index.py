@@ -26,7 +26,7 @@ from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.member_checks import accepted_pairs, satisfied_members
 from sirocco.index.standing.track.track_pairs import (
     Members,
-    ToldEvents,
+    StayEvents,
     TrackHits,
     Waits,
     named_values,
@@ -214,19 +214,21 @@ class TrackIndex:
         if former_values is not None:
             held.note(sets, former_values)
         numbers = self._values.keep_objects(rows, named, rows_of)
-        hits, told_numbers = self._values.follow(
+        hits, reported_numbers = self._values.follow(
             arrival_ms[rows], positions[rows], keys, sets, numbers, named, query_rows
         )
         has_stay = tracked.has_stays.array[hits.query_rows] != 0
-        told = None
+        stay_events = None
         if has_stay.any():
             if rows_of is None:
                 raise ValueError("rows_of: is missing, and a query that waits needs it")
-            told = self._values.events_with_objects(
-                hits.where(has_stay), told_numbers[has_stay], rows, rows_of
+            stay_events = self._values.events_with_objects(
+                hits.where(has_stay), reported_numbers[has_stay], rows, rows_of
             )
             hits = hits.where(~has_stay)
-        hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32), told=told)
+        hits = replace(
+            hits, object_rows=rows[hits.object_rows].astype(np.int32), stay_events=stay_events
+        )
         self._values.tidy()
         return hits
 
@@ -242,8 +244,8 @@ class TrackIndex:
         """Whether any query has stays."""
         return bool(self._values.rows.has_stays.array.any())
 
-    def take_due(self, time_ms: int) -> ToldEvents | None:
-        """Tells what is due before a time: values have entered or left; None without events."""
+    def take_due(self, time_ms: int) -> StayEvents | None:
+        """Returns what is due before a time: values have entered or left; None without events."""
         return self._values.take_due(time_ms)
 
     def _rename(

@@ -30,11 +30,11 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldEvents:
+class StayEvents:
     """Events of queries with stays, which are reported together; m events.
 
     Attributes:
-        objects: what is told, k rows.
+        objects: those reported, k rows.
         object_rows: i4[m], rows of `objects`.
         query_rows: i4[m].
         events: u1[m], ENTERS, INSIDE or EXITS.
@@ -48,7 +48,7 @@ class ToldEvents:
     order: npt.NDArray[np.int64]
 
     @classmethod
-    def concat(cls, parts: Sequence[ToldEvents]) -> ToldEvents:
+    def concat(cls, parts: Sequence[StayEvents]) -> StayEvents:
         """Returns the events of several parts, at least one, as those of one: in their order."""
         if len(parts) == 1:
             return parts[0]
@@ -78,20 +78,20 @@ class TrackHits:
         events: u1[m], ENTERS, INSIDE or EXITS; of one object exits are first, then enters. An
             object causes at most one event of a query: if it enters and that is not asked for, it
             is inside like those that stay.
-        told: events of queries with stays, which are not among the others; None without any.
+        stay_events: events of queries with stays, which are not among the others; None without any.
     """
 
     object_rows: npt.NDArray[np.int32]
     query_rows: npt.NDArray[np.int32]
     events: npt.NDArray[np.uint8]
-    told: ToldEvents | None = None
+    stay_events: StayEvents | None = None
 
     def __len__(self) -> int:
-        """Returns the number of events, without `told`."""
+        """Returns the number of events, without `stay_events`."""
         return len(self.object_rows)
 
     def where(self, is_wanted: npt.NDArray[np.bool_]) -> TrackHits:
-        """Returns some of the events, in their order, without `told`."""
+        """Returns some of the events, in their order, without `stay_events`."""
         return TrackHits(
             self.object_rows[is_wanted], self.query_rows[is_wanted], self.events[is_wanted]
         )
@@ -106,7 +106,7 @@ class Members:
         values: u8[m], as in objects.
         numbers: i4[m], the newest object of each that satisfied the query, `NOT_KNOWN` if it was
             not kept; see `TrackIndex.objects`.
-        phases: i8[m], TOLD, DWELLS or LEAVES; None: all are TOLD.
+        phases: i8[m], REPORTED, DWELLS or LEAVES; None: all are REPORTED.
         sinces_ms: i8[m], when the value came inside (DWELLS) or outside (LEAVES), else 0; None with
             `phases`.
     """

@@ -18,7 +18,7 @@ from sirocco.index.standing.track.tracked_rows import TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
-from sirocco.kernels.standing.track_sets import DUE, NEVER_DUE, PHASE, TOLD
+from sirocco.kernels.standing.track_sets import DUE, NEVER_DUE, PHASE, REPORTED
 from sirocco.model.term_hashing import WIRE_TERMS
 
 __all__ = ["state_of"]
@@ -89,7 +89,7 @@ def _waits_state(
     if not tracked.has_stays.array[rows].any():
         return {}
     has_stay = member_stays >= 0
-    phases = np.full(len(member_stays), TOLD, np.int64)
+    phases = np.full(len(member_stays), REPORTED, np.int64)
     dues_ms = np.full(len(member_stays), NEVER_DUE, np.int64)
     phases[has_stay] = stays.table[member_stays[has_stay], PHASE]
     dues_ms[has_stay] = stays.table[member_stays[has_stay], DUE]

@@ -12,7 +12,7 @@ from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.limits import StandingLimits
 from sirocco.index.standing.row_store import RowStore
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
-from sirocco.index.standing.track.track_pairs import Members, ToldEvents, TrackHits
+from sirocco.index.standing.track.track_pairs import Members, StayEvents, TrackHits
 from sirocco.index.standing.track.tracked_rows import ROW_BYTES, TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.kernels.base.faults import required
@@ -28,8 +28,8 @@ from sirocco.kernels.standing.track_sets import (
     NEVER_DUE,
     OWN_SET,
     PHASE,
+    REPORTED,
     ROW,
-    TOLD,
     drop_stays,
     follow,
     put_members,
@@ -106,7 +106,7 @@ class TrackedValues:
     ) -> tuple[TrackHits, npt.NDArray[np.int32]]:
         """Converts the present pairs of value and query, in the order of values, into events.
 
-        With each event the number of the object that is told, -1 for the object itself.
+        With each event the number of the object that is reported, -1 for the object itself.
         """
         n, held = len(keys), self.sets
         touched = sorted_distinct(sets[sets >= 0])
@@ -164,12 +164,12 @@ class TrackedValues:
         numbers: npt.NDArray[np.int32],
         rows: npt.NDArray[np.int64],
         rows_of: Callable[[npt.NDArray[np.intp]], StoredRows],
-    ) -> ToldEvents:
-        """Returns events of queries with stays, each with the object that it tells.
+    ) -> StayEvents:
+        """Returns events of queries with stays, each with the object that it reports.
 
         Args:
             hits: the events; `object_rows` are places in `rows`.
-            numbers: i4[m], of the object that is told; -1: it is the object of the batch.
+            numbers: i4[m], of the object that is reported; -1: it is the object of the batch.
             rows, rows_of: as of `TrackIndex.match`.
         """
         is_own = numbers == NOT_KNOWN
@@ -185,38 +185,38 @@ class TrackedValues:
         joined = objects[0] if len(objects) == 1 else StoredRows.concat(objects)
         # What was due before an object comes before the object's own events.
         order = 2 * hits.object_rows.astype(np.int64) + is_own
-        return ToldEvents(joined, places, hits.query_rows, hits.events, order)
+        return StayEvents(joined, places, hits.query_rows, hits.events, order)
 
     # Waits ---------------------------------------------------------------------------------
 
-    def take_due(self, time_ms: int) -> ToldEvents | None:
-        """Tells what is due before a time: values have entered or left; None without events."""
+    def take_due(self, time_ms: int) -> StayEvents | None:
+        """Returns what is due before a time: values have entered or left; None without events."""
         stays = self.sets.stays
         due = stays.due_before(time_ms)
         rows, phases, dues_ms, numbers, sets = (
             stays.table[due, column] for column in (ROW, PHASE, DUE, LAST, OWN_SET)
         )
         has_left = phases == LEAVES
-        stays.table[due, PHASE], stays.table[due, DUE] = TOLD, NEVER_DUE
+        stays.table[due, PHASE], stays.table[due, DUE] = REPORTED, NEVER_DUE
         bits = self.rows.events.array[rows]
         entered = np.where(bits >> ENTERS & 1, ENTERS, np.where(bits >> INSIDE & 1, INSIDE, 0))
         events = np.where(has_left, np.where(bits >> EXITS & 1, EXITS, 0), entered)
-        told = None
-        if (is_told := (events != 0) & (numbers != NOT_KNOWN)).any():
-            known, places = np.unique(numbers[is_told], return_inverse=True)
-            told = ToldEvents(
+        reported = None
+        if (is_wanted := (events != 0) & (numbers != NOT_KNOWN)).any():
+            known, places = np.unique(numbers[is_wanted], return_inverse=True)
+            reported = StayEvents(
                 self.last.take(known),
                 places.astype(np.int32),
-                rows[is_told].astype(np.int32),
-                events[is_told].astype(np.uint8),
-                dues_ms[is_told],
+                rows[is_wanted].astype(np.int32),
+                events[is_wanted].astype(np.uint8),
+                dues_ms[is_wanted],
             )
         if has_left.any():
             self._drop_stays(due[has_left])
             self.sets.drop_empty(sorted_distinct(sets[has_left].astype(np.int32)))
         stays.changed()
         self.tidy()
-        return told
+        return reported
 
     def _drop_stays(self, dropped: npt.NDArray[np.int64]) -> None:
         held = self.sets
@@ -286,7 +286,7 @@ class TrackedValues:
         if not self.rows.has_stays.array[rows].any():
             return members
         sinces_ms = dues_ms - self._waits_of(query_rows, phases)
-        sinces_ms = np.where(phases == TOLD, 0, sinces_ms)
+        sinces_ms = np.where(phases == REPORTED, 0, sinces_ms)
         return replace(members, phases=phases[order], sinces_ms=sinces_ms[order])
 
     def put(self, members: Members) -> None:
@@ -297,9 +297,9 @@ class TrackedValues:
         phases, dues_ms = members.phases, None
         if phases is not None and members.sinces_ms is not None:
             waits = self._waits_of(members.query_rows, phases)
-            dues_ms = np.where(phases == TOLD, NEVER_DUE, members.sinces_ms + waits)
+            dues_ms = np.where(phases == REPORTED, NEVER_DUE, members.sinces_ms + waits)
             # Also a query that does not wait itself: what is due already comes with the next time.
-            self.rows.has_stays.array[members.query_rows[phases != TOLD]] = 1
+            self.rows.has_stays.array[members.query_rows[phases != REPORTED]] = 1
         self.put_columns(members.query_rows, members.values, members.numbers, None, phases, dues_ms)
 
     def put_columns(
@@ -322,7 +322,7 @@ class TrackedValues:
             return
         held = self.sets
         if phases is None or dues_ms is None:
-            phases, dues_ms = np.full(len(rows), TOLD), np.full(len(rows), NEVER_DUE)
+            phases, dues_ms = np.full(len(rows), REPORTED), np.full(len(rows), NEVER_DUE)
         held.stays.reserve(int(np.count_nonzero(self.rows.has_stays.array[rows])))
         handles = held.handles_of(self.rows.keys.array[rows], values)
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))

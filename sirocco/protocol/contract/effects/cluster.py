@@ -1,4 +1,4 @@
-"""Who is there and who owns what: what a coordinator is told, decides and makes known."""
+"""Who is there and who owns what: what a coordinator learns, decides and declares."""
 
 from __future__ import annotations
 

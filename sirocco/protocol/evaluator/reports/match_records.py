@@ -62,7 +62,7 @@ class Report:
         objects_total: how many objects were matched.
         changes: u1[m], as in `MatchColumns`; None when all are plain matches.
         distances_m: f8[m], as in `MatchColumns`; None when no query has a point.
-        are_candidates: bool[m], of knn queries, where these are to be told apart; None: none are.
+        are_candidates: bool[m], of knn queries, where these are distinguished; None: none are.
         pinned: position of the whole report; None: each match has its object's.
         batch: what was matched, with the objects' terms, for the counts by leaf.
     """

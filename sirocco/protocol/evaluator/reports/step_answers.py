@@ -71,8 +71,8 @@ class StepSearches:
             is_empty = bounds.arrival_from_ms > newest_ms or (
                 times is not None and not times.may_hold(bounds.arrival_from_ms, at_ms)
             )
-            is_told = entry.is_home or reporters > 0
-            if is_empty and not is_told:
+            is_reported = entry.is_home or reporters > 0
+            if is_empty and not is_reported:
                 yield None, 0
                 continue
             work = _READ_WORK * self.complete(entry)
@@ -80,12 +80,12 @@ class StepSearches:
             ranked: RankedEntries | None = None
             if entry.is_ranked:
                 ranked, is_search = self._ranked(entry, at_ms, bounds, is_empty)
-                is_told = is_told or bool(ranked.totals[0])
+                is_reported = is_reported or bool(ranked.totals[0])
             else:
                 terms, is_search = self._terms(entry, bounds, is_empty)
-                is_told = is_told or len(terms.counts) > 0
+                is_reported = is_reported or len(terms.counts) > 0
             result = None
-            if is_told:
+            if is_reported:
                 result = StepResult(
                     query_row=row, at_ms=at_ms, terms=terms, ranked=ranked, reporters=reporters
                 )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.query_table import QueryTable
-from sirocco.index.standing.track.track_pairs import ToldEvents
+from sirocco.index.standing.track.track_pairs import StayEvents
 from sirocco.protocol.evaluator.standing.query_families import RANGE, Names, Rows, SlotQueries
 
 
@@ -70,21 +70,21 @@ def joined_hits(parts: list[tuple[int, Hits]], names: SlotQueries) -> Hits:
     )
 
 
-def ordered_events(told: ToldEvents, table: QueryTable) -> tuple[StoredRows, Hits]:
+def ordered_events(reported: StayEvents, table: QueryTable) -> tuple[StoredRows, Hits]:
     """Returns events of tracked values in an order that every evaluator finds, and their objects.
 
-    An object is listed once for all events of a group that tell it.
+    An object is listed once for all events of a group that concern it.
     """
-    sessions, numbers = told.objects.sessions, told.objects.numbers
-    handles = table.handle_rows(told.query_rows)
-    places = told.object_rows
-    order = np.lexsort((handles, places, numbers[places], sessions[places], told.order))
-    groups, places = told.order[order], places[order]
+    sessions, numbers = reported.objects.sessions, reported.objects.numbers
+    handles = table.handle_rows(reported.query_rows)
+    places = reported.object_rows
+    order = np.lexsort((handles, places, numbers[places], sessions[places], reported.order))
+    groups, places = reported.order[order], places[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (groups[1:] != groups[:-1]) | (places[1:] != places[:-1])
     rows = (np.cumsum(is_first) - 1).astype(np.int32)
-    hits = Hits(table, rows, told.query_rows[order], told.events[order])
-    return told.objects.take(places[is_first]), hits
+    hits = Hits(table, rows, reported.query_rows[order], reported.events[order])
+    return reported.objects.take(places[is_first]), hits
 
 
 def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | None:

@@ -25,7 +25,7 @@ from sirocco.index.standing.query_table import (
 from sirocco.index.standing.range_index import RangeIndex
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.track_index import EXITS, TrackIndex
-from sirocco.index.standing.track.track_pairs import Members, ToldEvents
+from sirocco.index.standing.track.track_pairs import Members, StayEvents
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.contract.messages import AT_ONCE_MS, NOT_COPIED, Installed
 from sirocco.protocol.contract.term_rows import take_terms
@@ -85,7 +85,7 @@ class StandingQueries:
         )
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
         # Events of queries that wait, since they were taken last.
-        self._told: list[ToldEvents] = []
+        self._stay_events: list[StayEvents] = []
         # Rows of knn queries whose lists have changed, since they were asked for last.
         self._entered: list[Rows] = []
 
@@ -351,8 +351,8 @@ class StandingQueries:
             followed.values,
             lambda rows: stored_rows(copies.take(rows), take_terms(terms, rows)),
         )
-        if hits.told is not None:
-            self._told.append(hits.told)
+        if hits.stay_events is not None:
+            self._stay_events.append(hits.stay_events)
         return Hits(table, hits.object_rows, hits.query_rows, hits.events)
 
     # --- radii of knn queries
@@ -385,15 +385,15 @@ class StandingQueries:
     def take_told(self) -> tuple[StoredRows, Hits] | None:
         """Takes the events of queries that wait, of the batch that was matched last, in order.
 
-        They are reported at one position, behind all objects of the batch.
+        They are reported at one position, after all objects of the batch.
         """
-        told, self._told = self._told, []
-        return ordered_events(ToldEvents.concat(told), self._tracked_table) if told else None
+        events, self._stay_events = self._stay_events, []
+        return ordered_events(StayEvents.concat(events), self._tracked_table) if events else None
 
     def take_waited(self, time_ms: int) -> tuple[StoredRows, Hits] | None:
-        """Tells which values were inside or outside for long enough before a time."""
-        told = self.tracked.take_due(time_ms)
-        return None if told is None else ordered_events(told, self._tracked_table)
+        """Returns which values were inside or outside for long enough before a time."""
+        due = self.tracked.take_due(time_ms)
+        return None if due is None else ordered_events(due, self._tracked_table)
 
     @property
     def _tracked_table(self) -> QueryTable:

@@ -333,7 +333,7 @@ def test_only_what_was_reported_since_the_registration_is_told_to_other_slots() 
     assert told(0.45, 4)[0] == []
     assert told(0.44, 5)[0] == rows[1:2].tolist()
     # A successor and the first one tell again what a slot that arrives does not know.
-    index.tell_again()
+    index.send_again()
     successor = KnnIndex()
     others = successor.restore(index.state(rows))
     assert index.take_shrunk(rows)[0].tolist() == rows[1:].tolist()
