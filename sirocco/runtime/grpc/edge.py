@@ -191,7 +191,11 @@ class Edge:
         self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler]
     ) -> None:
         """See gRPC."""
-        guarded = {name: self._guarded(f"/{service}/{name}", one) for name, one in handlers.items()}
+        guarded = {
+            name: self._guarded(f"/{service}/{name}", one)
+            for name, one in handlers.items()
+            if _is_implemented(one)
+        }
         self._server.add_registered_method_handlers(service, guarded)
 
     def _guarded(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
@@ -214,6 +218,14 @@ class Edge:
             else grpc.stream_unary_rpc_method_handler
         )
         return wrap(call, None, serialize)
+
+
+def _is_implemented(handler: grpc.RpcMethodHandler) -> bool:
+    """Whether a method is more than that of generated code, which raises and fills the log.
+
+    gRPC answers calls of others as it answers those of methods that nobody knows.
+    """
+    return not getattr(handler, kind_of(handler)).__module__.endswith("_pb2_grpc")
 
 
 @dataclass(slots=True)

@@ -364,6 +364,21 @@ def test_unread_streams_are_bounded_for_a_tenant() -> None:
     assert not [each.message for each in warned if "never awaited" in str(each.message)]
 
 
+def test_a_method_that_a_servicer_lacks_is_unimplemented_and_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each such call left a traceback of 2 kB."""
+
+    async def test(server: Served) -> None:
+        for method in ("UpdateQuery", "ListQueries", "UpdateQueries"):
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await server.call(f"/sirocco.v1.QueryService/{method}", b"")
+            assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+    served(test)
+    assert not caplog.records
+
+
 def test_every_server_has_an_edge() -> None:
     server = GrpcServer("127.0.0.1", 0)
     server.start([lambda to: add_QueryServiceServicer_to_server(Servicer(), to)])
