@@ -125,8 +125,8 @@ class SlotSearchFront(SlotSearchServiceServicer):
         intake_partitions: number in the cluster.
         metrics: receives the counts.
         hashing: numbers the terms of what is searched.
-        leftovers: makes the book of the slots' leftovers, given what runs its work; None: nothing
-            is said of them.
+        leftovers: makes the book of the slots' leftovers, given what runs its work; None: they are
+            not reported.
         limits: of searches.
         spans: makes those of questions that are traced; None: none is.
     """

@@ -71,8 +71,8 @@ class StoredSlot:
 
     def search(self) -> StoredSearch:
         """Returns a search of what is stored now."""
-        # First the version, last the archive: of an object that is stored or evicted meanwhile too
-        # much may be said, not too little.
+        # First the version, last the archive: an object that is stored or evicted meanwhile
+        # may be reported without need, but is never missing.
         least_version = self.slot.least_version
         settled_version, settled_seq = self.slot.settled
         view, manifest = self.slot.store.view(), self.slot.manifest

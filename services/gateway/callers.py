@@ -150,7 +150,7 @@ class Clients:
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._trial_rate = SharedRate(TRIALS_PER_S, _HOSTS_MAX)
         self._closing: set[asyncio.Task[None]] = set()
-        # Whether the cluster has said that it has no tokens.
+        # Whether the cluster has reported that it has no tokens.
         self._is_open = False
 
     def __len__(self) -> int:

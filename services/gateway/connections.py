@@ -303,7 +303,7 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Ends the connection of a client that does not wait for the answer to its handshake.
 
-        What it sends would be kept until the cluster has said whose token it is. The first that
+        What it sends would be kept until the cluster has answered whose token it is. The first that
         arrives is the whole head: if that is no handshake, the server would neither answer nor end.
         """
         if self.handshake_initiated and not self.handshake_complete:

@@ -26,7 +26,7 @@ class Saved:
             so that they are sent again as the same batches.
         windows: Periods of the throttle, by query.
         target: What the target keeps beside, such as the length of a file.
-        gone: Which receiver wants no more, as `receiver_mark` names it; empty: none has said so.
+        gone: Which receiver wants no more, as `receiver_mark` names it; empty: none does.
     """
 
     place: Place

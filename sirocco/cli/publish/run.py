@@ -109,7 +109,7 @@ class _Run:
             publisher.close()
 
     def _end_early(self, publisher: Publisher) -> None:
-        """Waits for what is under way, and tells behind which line to go on."""
+        """Waits for what is under way, and reports after which line to go on."""
         rest = "may or may not have been published"
         with contextlib.suppress(SiroccoError):
             publisher.close(_EARLY_END_S)

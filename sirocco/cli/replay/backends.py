@@ -205,7 +205,7 @@ def _tidy(settings: ClusterSettings, kafka: str, redis: str) -> None:
         for key in store.scan(""):
             store.delete(key)
     except TransportError as error:
-        note(f"something of {settings.cluster} stays behind: {error}")
+        note(f"topics or keys of {settings.cluster} could not be removed: {error}")
     finally:
         log.close()
         store.close()

@@ -12,7 +12,7 @@ from typing import NoReturn
 # Of `kill`, `timeout`, services that are stopped; of a terminal that is closed.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-# A shell says so of a process that a signal ended.
+# Shells add the signal's number to this for the status of a process that it ended.
 STATUS_BASE = 128
 
 
@@ -20,7 +20,7 @@ class EndedBySignal(KeyboardInterrupt):
     """The process is to end.
 
     Attributes:
-        signal: the signal that said so.
+        signal: the one that arrived.
     """
 
     def __init__(self, number: int) -> None:

@@ -28,7 +28,7 @@ from sirocco.schemes.map.routing import RoutingArrays
 # Points whose leaves are found in one call: some megabytes of them.
 POINTS = 1 << 16
 
-# How long what a slot said is taken for its newest: leftovers become fewer as objects age.
+# How long a slot's report is taken for its newest: leftovers become fewer as objects age.
 AGE_MS_MAX = 60_000
 
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -91,7 +91,7 @@ class LeftoverTable:
         )
 
     def learn(self, news: Iterable[Leftovers]) -> LeftoverTable:
-        """Returns the table with what slots said; what they said of another map does not count."""
+        """Returns the table with reports of slots; those for another map do not count."""
         current = {each.slot: each for each in news if each.version == self.version}
         return LeftoverTable.of(self.version, {**self.of_slot, **current})
 
@@ -126,7 +126,7 @@ class Former:
 
     Attributes:
         is_everywhere: they may be in any slot: a change is under way, or its map is not known here.
-        leftovers: what slots have said of them.
+        leftovers: what slots have reported of them.
         from_ms: the earliest arrival that counts.
     """
 
@@ -174,7 +174,7 @@ class KnownLeftovers:
         return self._table.version if is_due else 0
 
     def learn(self, news: Iterable[Leftovers], now_ms: int) -> None:
-        """Takes what slots said of themselves."""
+        """Takes reports of slots."""
         current = [each for each in news if each.epoch == self._epoch(each.slot)]
         if current:
             self._table = self._table.learn(current)
@@ -187,7 +187,7 @@ class KnownLeftovers:
         return not known.is_empty and now_ms - self._learned_ms[slot] > AGE_MS_MAX
 
     def _follow(self) -> None:
-        """Takes what `control` has said since."""
+        """Takes what was declared in `control` since."""
         if self._seen_offset == self._view.next_offset:
             return
         self._seen_offset = self._view.next_offset

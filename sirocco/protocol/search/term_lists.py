@@ -32,7 +32,7 @@ def listed_for(k: int, limits: SearchLimits) -> int:
 
 @dataclass(slots=True, eq=False)
 class TermList:
-    """What an evaluator has said of its slots' terms.
+    """What an evaluator has reported of its slots' terms.
 
     Attributes:
         parts: of its answer: the list, then the counts that were asked for.

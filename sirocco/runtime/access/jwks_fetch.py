@@ -54,7 +54,7 @@ def fetch(url: str, ca: str, bytes_max: int = BYTES_MAX, whole_s: float = WHOLE_
             raise
         finally:
             timer.cancel()
-        # `length` is what is left of a body whose length was said.
+        # `length` is what is left of a body whose length was announced.
         if late.is_set() or (answer.length and len(data) <= bytes_max):
             raise OSError(_NOT_WHOLE)
     except http.client.HTTPException as error:

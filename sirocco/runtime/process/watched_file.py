@@ -81,7 +81,7 @@ class WatchedFile(Generic[T]):
         except (OSError, InvalidArgument) as error:
             reason = str(error) if isinstance(error, InvalidArgument) else type(error).__name__
             logger.error(
-                "the file cannot be read; what it said before stays in force",
+                "the file cannot be read; its contents of before stay in force",
                 extra=event(f"{self._name}_unreadable", reason=reason),
             )
             return

@@ -79,7 +79,7 @@ class Doubt:
         """Takes a change that follows a version that may be in force."""
         expected = in_force[1].expected_revision
         leading = self.in_force if expected == self.revision else self.possible.get(expected, [])
-        # What is said again takes the place of what it says.
+        # A republished change replaces the one that it repeats.
         self.in_force = [*(each for each in leading if each[0] != in_force[0]), in_force][
             -POSSIBLE_MAX:
         ]
