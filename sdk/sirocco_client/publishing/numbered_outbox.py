@@ -7,6 +7,7 @@ read again from a known number, and the servers drop what they have.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ class _Batch:
     @property
     def last_number(self) -> int:
         return self.numbers[-1]
+
+
+def _last_number(batch: _Batch) -> int:
+    return batch.last_number
 
 
 class NumberedOutbox:
@@ -179,10 +184,15 @@ class NumberedOutbox:
             number = rejection.number
             if number <= self.acknowledged:
                 continue
-            found = next((each for each in self._batches if number <= each.last_number), None)
-            if found is None or number not in found.numbers:
+            # Searched in halves: a server may refuse all of 16,384 objects.
+            place = bisect_left(self._batches, number, key=_last_number)
+            if place == len(self._batches):
                 raise Internal(f"number {number} was refused, but is not outstanding")
-            name = object_id(found.request.objects, found.numbers.index(number))
+            found = self._batches[place]
+            row = bisect_left(found.numbers, number)
+            if found.numbers[row] != number:
+                raise Internal(f"number {number} was refused, but is not outstanding")
+            name = object_id(found.request.objects, row)
             self._refused[number] = Rejected(number, name, error_from_message(rejection.error))
 
     def _update(self) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -77,10 +78,11 @@ class Partition:
 
     def record(self, number: int) -> Any:
         """Returns the record of an object on its way."""
-        for _, records, _ in self.waiting:
-            if records[-1].offset() + 1 >= number:
-                return next(each for each in records if each.offset() + 1 == number)
-        raise AssertionError(f"number {number} is not on its way")
+        # Searched in halves: a cluster may refuse all objects of a batch.
+        place = bisect_left(self.waiting, number, key=lambda part: part[0])
+        assert place < len(self.waiting), f"number {number} is not on its way"
+        _, records, _ = self.waiting[place]
+        return records[bisect_left(records, number, key=lambda record: record.offset() + 1)]
 
 
 class KafkaSource:

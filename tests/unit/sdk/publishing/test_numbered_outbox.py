@@ -43,6 +43,37 @@ def numbers_of(request: PublishNumberedRequest) -> list[int]:
     return [request.first_number + each for each in deltas]
 
 
+class CountedInt(int):
+    """A number that counts its comparisons."""
+
+    comparisons = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedInt.comparisons += 1
+        return int(self) < other
+
+    def __eq__(self, other: object) -> bool:
+        CountedInt.comparisons += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_refusals_of_a_whole_request_do_not_look_through_it_each() -> None:
+    count = 2_000
+    box = NumberedOutbox(PublishFlow(), 7, 0)
+    numbers = [CountedInt(each) for each in range(1, count + 1)]
+    box.add(columns(*range(count)), numbers)
+    sent(box)
+    rejections = [Rejection(number=each, error=Error(message="m")) for each in numbers]
+    CountedInt.comparisons = 0
+    answer = PublishNumberedResponse(acknowledged_to=count, rejections=rejections)
+    refused = box.acknowledge(answer, 0)
+    assert [each.number for each in refused] == list(range(1, count + 1))
+    assert [each.object for each in refused] == list(range(count))
+    assert CountedInt.comparisons < 30 * count
+
+
 def test_numbers_that_skip_some_say_so_and_cover_the_gap_before_them() -> None:
     box = NumberedOutbox(PublishFlow(), 7, 100)
     box.add(columns(1, 2), [101, 102])

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from sirocco.services.connector.sources.kafka_source import Partition
 from sirocco.services.connector.sources.progress import PartitionProgress, Place, place_of
 from tests.support.seeds import drawn_seed
 
@@ -115,3 +116,28 @@ def test_every_record_is_published_once_whatever_dies(run: int) -> None:
             break
     assert taken == {offset: 1 for offset, is_good in log.items() if is_good}
     assert set(aside) <= {offset for offset, is_good in log.items() if not is_good}
+
+
+class CountedRecord:
+    """A record that counts how often its place is looked at."""
+
+    looks = 0
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        CountedRecord.looks += 1
+        return self._offset
+
+
+def test_the_record_of_a_refused_object_is_found_in_few_looks() -> None:
+    """A cluster may refuse all objects of a batch: of 5,000 each was looked for from the first."""
+    one = Partition(PartitionProgress(Place(0, 1, 0)), None)  # type: ignore[arg-type]
+    for begin in (0, 1_000):
+        records = [CountedRecord(offset) for offset in range(begin, begin + 1_000, 2)]
+        one.waiting.append((records[-1].offset() + 1, records, 1))
+    CountedRecord.looks = 0
+    for offset in range(0, 2_000, 2):
+        assert one.record(offset + 1)._offset == offset
+    assert CountedRecord.looks < 1_000 * 12
