@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-bounds check docs reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark bench-against lint console proto proto-release
+.PHONY: help setup demo test test-bounds check docs reference fuzz sim mutants faults up down images test-images test-kubernetes test-kind bench bench-schemes bench-adaptivity bench-spark bench-against lint console proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -62,6 +62,9 @@ test-images: ## The whole system out of its images, in containers; against the o
 
 test-kubernetes: ## The chart on a real cluster: KUBECONFIG's, or one that is built and started here.
 	@scripts/test_kubernetes.sh $(ARGS)
+
+test-kind: ## The same on a cluster that kind makes, where its node image can be pulled.
+	@scripts/kind.sh $(ARGS)
 
 up: setup ## All services on this machine with a real Kafka and Redis.
 	@scripts/setup.sh servers
