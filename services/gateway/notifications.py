@@ -50,6 +50,10 @@ CREDIT = 4
 _EVENT_FACTOR = 5
 _SMALL_BYTES = 1 << 14
 
+# Events of a message, some 4 us each, after which others have their turn: a message may have
+# 32,768, and hundreds of streams get it at the same time.
+_TURN_EVENTS = 64
+
 _POSITION = re.compile(r"([0-9]{1,10}[.][0-9]{1,19})(?:~([0-9]{1,9}))?")
 
 
@@ -276,6 +280,9 @@ class _Writer:
             await self._wire.event(event)
             self._sent_place = event.id
             count += 1
+            if count % _TURN_EVENTS == 0:
+                # Writing to a client that reads waits for nothing.
+                await asyncio.sleep(0)
         await self._wire.flush()
         self._is_quiet = False
         self._front.metrics.notifications.inc(count)
