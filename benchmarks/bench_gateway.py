@@ -27,6 +27,7 @@ import numpy as np
 from sirocco_client import Client, RangeQuery
 
 from sirocco.local.usage import usage_of
+from sirocco.runtime.process.process_tuning import tune
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
 
@@ -40,7 +41,8 @@ QUERIES = 100
 
 
 def serve(end: Connection) -> None:
-    """Runs a cluster until the other end says so."""
+    """Runs a cluster until the other end says so, in a process like those of services."""
+    tune()
     settings = ClusterSettings(cluster="bench", slots=8, leaves=16, intake_partitions=2)
     with EmbeddedCluster(settings) as cluster:
         end.send(cluster.router_address)

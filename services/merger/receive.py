@@ -33,7 +33,7 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.protocol.contract.record_sizes import partition_of
-from sirocco.protocol.merger.delivery_records import bytes_of, joined, of_subscriber
+from sirocco.protocol.merger.delivery_parts import FewMatches, Joined, Part, joined_parts, size_of
 from sirocco.runtime.grpc.authentication import caller
 from sirocco.runtime.grpc.edge import REQUEST_S, from_start
 from sirocco.runtime.grpc.grpc_errors import streaming
@@ -46,6 +46,7 @@ from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import MERGER_FRONT, MergerFrontLimits
 from sirocco.services.merger.credit import Credit
 from sirocco.services.merger.delivery_traces import DeliveryTraces, end_all
+from sirocco.services.merger.few_responses import oldest_ms_of, put_few
 from sirocco.services.merger.highlights import asks_for_highlights, highlights_of
 from sirocco.services.merger.receive_many import ManyStreams
 from sirocco.services.merger.shares import Places
@@ -115,25 +116,32 @@ class _Parts:
         self.spans: list[Span] = []
         self.starved_at: int | None = None
 
-    def __iter__(self) -> Iterator[tuple[Delivered, int]]:
+    def __iter__(self) -> Iterator[tuple[Joined, int]]:
         """Yields what each response holds, and the offset after it."""
-        parts = self._own()
-        return joined(parts, JOINED_BYTES) if self._opened.joined else parts
+        return joined_parts(self._own(), JOINED_BYTES if self._opened.joined else 0)
 
-    def _own(self) -> Iterator[tuple[Delivered, int]]:
+    def _own(self) -> Iterator[tuple[Part, int]]:
         left = JOINED_BYTES if self._opened.joined and self._credit.matches > 0 else 0
         for piece in self._pieces:
-            own = of_subscriber(piece.delivered, self._opened.subscriber)
+            own = piece.part_of(self._opened.subscriber)
             if own is None:
                 continue
-            left -= bytes_of(own)
+            left -= size_of(own)
             if self._credit.matches <= 0 and left < 0:
                 self.starved_at = piece.offset
                 return
-            self._credit.matches -= len(own.matches) + len(own.lists or ())
+            self._credit.matches -= _matches_of(own)
             if self._traces is not None and piece.headers:
-                self.spans += self._traces.begin(piece.headers, own, self._opened.subscriber)
+                whole = own.delivered() if isinstance(own, FewMatches) else own
+                self.spans += self._traces.begin(piece.headers, whole, self._opened.subscriber)
             yield own, piece.next_offset
+
+
+def _matches_of(part: Part) -> int:
+    """Returns how much credit a part takes."""
+    if isinstance(part, FewMatches):
+        return len(part)
+    return len(part.matches) + len(part.lists or ())
 
 
 class ReceiveFront(ReceiveServiceServicer):
@@ -262,10 +270,10 @@ class ReceiveFront(ReceiveServiceServicer):
         while credit.refused is None:
             pieces, next_offset, is_tail = await self._after(tail, offset, credit)
             parts = _Parts(pieces, opened, credit, self._traces)
-            part: Delivered | None = None
+            part: Joined | None = None
             for part, end in parts:
                 response = self._response(part, cursor_of(partition, end))
-                if asks_for_highlights(part):
+                if isinstance(part, Delivered) and asks_for_highlights(part):
                     # Beyond the caller's share of time, matches have none.
                     with suppress(ResourceExhausted):
                         found = await self._highlighting.run(partial(highlights_of, part))
@@ -315,13 +323,15 @@ class ReceiveFront(ReceiveServiceServicer):
             raise _expired(tail.partition, error.earliest) from error
         return stretch.pieces, stretch.end, False
 
-    def _response(self, own: Delivered, cursor: str) -> ReceiveResponse:
-        self._metrics.delivered_matches.inc(len(own.matches))
+    def _response(self, own: Joined, cursor: str) -> ReceiveResponse:
+        response = ReceiveResponse(cursor=cursor)
+        if isinstance(own, tuple):
+            self._note_matches(sum(len(part) for part in own), oldest_ms_of(own))
+            put_few(response, own, caller().grant.prefix)
+            return response
         if len(own.matches):
             # Lists also contain objects that arrived long ago.
-            oldest_ms = int(own.events.arrivals_ms.min())
-            self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
-        response = ReceiveResponse(cursor=cursor)
+            self._note_matches(len(own.matches), int(own.events.arrivals_ms.min()))
         put_objects(response.objects, own.objects)
         put_events(response.events, own.events)
         put_names(response.queries, without_prefix(own.queries, caller().grant.prefix))
@@ -329,6 +339,10 @@ class ReceiveFront(ReceiveServiceServicer):
         if own.lists is not None:
             put_lists(response.lists, own.lists)
         return response
+
+    def _note_matches(self, count: int, oldest_ms: int) -> None:
+        self._metrics.delivered_matches.inc(count)
+        self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
 
     def _begin(self, opened: Open, partition: int) -> int:
         low, high = self._log.bounds(DELIVERIES, partition)

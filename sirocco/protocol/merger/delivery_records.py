@@ -5,8 +5,7 @@ It also returns each subscriber's part. Matches and lists have separate records:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +35,6 @@ from sirocco.protocol.merger.list_batch import (
     take_lists,
     take_names,
 )
-
-_Place = TypeVar("_Place")
 
 
 def bytes_of(part: Found | Delivered) -> int:
@@ -129,40 +126,8 @@ def _delivered(parts: Sequence[Found]) -> Delivered:
     )
 
 
-def joined(
-    parts: Iterable[tuple[Delivered, _Place]], bytes_max: int
-) -> Iterator[tuple[Delivered, _Place]]:
-    """Joins one subscriber's parts of records that follow one another.
-
-    Lists stay alone: within a response they follow the matches, and would change places.
-
-    Args:
-        parts: of records, each with its place.
-        bytes_max: of several that are joined.
-
-    Yields:
-        Fewer parts with the same content in the same order, and the place of the last record.
-    """
-    group: list[Delivered] = []
-    size = 0
-    last: _Place | None = None
-    for part, place in parts:
-        part_bytes = bytes_of(part)
-        if group and (part.lists is not None or size + part_bytes > bytes_max):
-            assert last is not None
-            yield _one_of(group), last
-            group, size = [], 0
-        if part.lists is not None:
-            yield part, place
-            continue
-        group.append(part)
-        size, last = size + part_bytes, place
-    if group:
-        assert last is not None
-        yield _one_of(group), last
-
-
-def _one_of(group: Sequence[Delivered]) -> Delivered:
+def joined(group: Sequence[Delivered]) -> Delivered:
+    """Returns one subscriber's parts of records, which have no lists, as one."""
     if len(group) == 1:
         return group[0]
     objects, events, names, matches = _joined(group)

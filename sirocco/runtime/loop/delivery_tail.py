@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
+from sirocco.protocol.merger.delivery_parts import Part, RecordViews
+from sirocco.protocol.merger.delivery_records import of_subscriber
 from sirocco.runtime.loop.hops import HopReader
 from sirocco.runtime.loop.limits import TAIL, TailLimits
 from sirocco.telemetry.logging import event
@@ -27,11 +29,15 @@ POLL_S = 0.1
 # Pieces that are returned at once.
 PIECES_MAX = 16
 
-# What a piece takes besides its record's bytes: 3 to 6 KB for its columns, and each string of it.
-# A trickle of single matches makes records of 160 bytes: counted by these alone, 32 MiB of them
-# were 700 MiB.
+# What a piece takes besides its record's bytes: 3 to 6 KB for its columns, and each string of it. A
+# trickle of single matches makes records of 160 bytes: counted by these alone, 32 MiB of them were
+# 700 MiB.
 PIECE_BYTES = 6_144
 STRING_BYTES = 64
+
+# And for views: 6 KB, and each subscriber in the table of rows.
+VIEWS_BYTES = 6_144
+ROW_BYTES = 128
 
 # Once nothing has come for so long, all waiting streams wake: their clients may wait to know that
 # they have everything.
@@ -51,6 +57,7 @@ class TailRecord:
         next_offset: the offset after it.
         bytes_total: about how many bytes it takes in memory.
         headers: with places in traces.
+        views: of a record in which several subscribers have matches.
     """
 
     offset: int
@@ -58,6 +65,13 @@ class TailRecord:
     delivered: Delivered
     bytes_total: int
     headers: Headers = ()
+    views: RecordViews | None = None
+
+    def part_of(self, subscriber: str) -> Part | None:
+        """Returns the part for one subscriber; None when it has none."""
+        if self.views is not None:
+            return self.views.part_of(subscriber)
+        return of_subscriber(self.delivered, subscriber)
 
 
 class Tail:
@@ -311,8 +325,11 @@ def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[TailRe
         if isinstance(entry.message, Delivered):
             record = found[entry.partition, entry.offset]
             headers = record.headers if len(record.headers) > 1 else ()
+            views = RecordViews.of(entry.message)
             size = len(record.value) + _bytes_beside(entry.message)
-            piece = TailRecord(entry.offset, entry.offset + 1, entry.message, size, headers)
+            if views is not None:
+                size += VIEWS_BYTES + ROW_BYTES * len(views.rows)
+            piece = TailRecord(entry.offset, entry.offset + 1, entry.message, size, headers, views)
             pieces.setdefault(entry.partition, []).append(piece)
     return pieces
 

@@ -12,7 +12,8 @@ from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.protocol.contract.columns import MatchColumns
 from sirocco.protocol.contract.messages import Delivered
-from sirocco.protocol.merger.delivery_records import bytes_of, compacted, joined, of_subscriber
+from sirocco.protocol.merger.delivery_parts import joined_parts
+from sirocco.protocol.merger.delivery_records import bytes_of, compacted, of_subscriber
 from tests.support.random_messages import delivered as random_delivered
 
 
@@ -52,7 +53,10 @@ def content(part: Delivered) -> Iterator[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(12))
 def test_joined_parts_hold_the_same_in_the_same_order(seed: int, bytes_max: int) -> None:
     parts = parts_of(np.random.default_rng(seed))
-    found = list(joined(parts, bytes_max))
+    found = []
+    for part, place in joined_parts(parts, bytes_max):
+        assert isinstance(part, Delivered)
+        found.append((part, place))
     flat = [one for part, _ in parts for one in content(part)]
     assert [one for part, _ in found for one in content(part)] == flat, f"seed={seed}"
     # Each ends where its last record does, and none goes beyond the size unless it is alone.
@@ -70,7 +74,7 @@ def test_joined_parts_hold_the_same_in_the_same_order(seed: int, bytes_max: int)
 def test_what_fits_is_one_part() -> None:
     parts = [(part, place) for part, place in parts_of(np.random.default_rng(3)) if not part.lists]
     assert len(parts) > 2
-    assert len(list(joined(parts, 1 << 30))) == 1
+    assert len(list(joined_parts(parts, 1 << 30))) == 1
 
 
 @pytest.mark.parametrize("seed", range(6))

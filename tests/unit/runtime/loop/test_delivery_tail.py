@@ -7,6 +7,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.list_records import ListVersion, Match, found_of, knn_spec
 from tests.support.merger_slots import Slots
 from tests.support.random_messages import MAKERS
+from tests.support.random_messages import delivered as random_delivered
 from tests.support.waiting import eventually, until
 
 WAIT_S = 120.0
@@ -176,11 +178,14 @@ def test_pieces_count_what_they_take_in_memory() -> None:
     """Small records take twenty times their bytes: a trickle of matches filled the memory."""
     match, near = Match(ListVersion("q"), 7), Match(ListVersion("n", knn_spec("n", 2)), 7)
     plain = next(deliveries([found_of([(0, 0, position_of(1), 5)], [(0, 0, match)])]))
+    shared = random_delivered(np.random.default_rng(4), 6)
+    shared = replace(shared, lists=None, list_offsets=None)
+    assert len(shared.queries.subscribers) > 1
     slots = Slots(1)
     slots.report(0, near)
     slots.cluster.read(1, np.random.default_rng(0))
     assert slots.cluster.transact is not None
-    for message in (plain, slots.cluster.transact.messages[0]):
+    for message in (plain, shared, slots.cluster.transact.messages[0]):
         value = encode(message)[1].SerializeToString()
         headers = ((METHOD_HEADER, HOPS[Delivered].method_path.encode()),)
         # A value of its own for each, as the log returns them.
