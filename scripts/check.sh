@@ -16,7 +16,7 @@ tests_of() {
     case $path in
       tests/unit/*test_*.py | tests/paper/test_*.py) echo "$path" ;;
       sirocco/*/*.py) nearest "tests/unit/$(dirname "${path#sirocco/}")" ;;
-      services/*.py) echo tests/unit/services ;;
+      services/*.py) nearest "tests/unit/$(dirname "$path")" ;;
       sdk/*.py) echo tests/unit/sdk ;;
       loadgen/*.py) echo tests/unit/loadgen ;;
       proto/*) echo tests/unit/codec ;;

@@ -1,7 +1,8 @@
 """All combinations of query members, in each kind and mode: `sirocco replay` and the oracle.
 
 Invalid ones are refused by name; all others are answered, on a stream small enough to follow by
-hand. `tests/unit/services/test_query_combinations` defines which members belong together.
+hand. `tests/unit/services/router/changes/test_query_combinations` defines which members belong
+together.
 """
 
 from __future__ import annotations

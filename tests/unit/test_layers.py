@@ -327,6 +327,23 @@ def test_every_folder_has_its_rule() -> None:
         assert {each.parent.name for each in path.glob("*/__init__.py")} == set(folders), layer
 
 
+def code_of(folder: str) -> Path:
+    """Returns the folder of the code that a folder of tests/unit tests."""
+    first, _, rest = folder.partition("/")
+    if first == "sdk":
+        return ROOT / "sdk" / "sirocco_client" / rest
+    return ROOT / folder if first in LINKED else ROOT / "sirocco" / folder
+
+
+def test_a_folder_of_tests_is_a_folder_of_the_code() -> None:
+    """What is changed is tested by the folder of the same name."""
+    unit = ROOT / "tests" / "unit"
+    folders = {str(path.parent.relative_to(unit)) for path in unit.rglob("*.py")} - {"."}
+    # Tests of tests, and of what is built.
+    folders -= {"oracle", "packages"}
+    assert [each for each in sorted(folders) if not code_of(each).is_dir()] == []
+
+
 @pytest.mark.parametrize("package", ["sirocco", "sirocco_client"])
 def test_no_folder_is_crowded(package: str) -> None:
     files = path_of(package).rglob("*.py")

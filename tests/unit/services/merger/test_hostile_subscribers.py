@@ -27,7 +27,7 @@ from sirocco.services.merger.receive import ReceiveFront, _Stream
 from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.support.waiting import until
-from tests.unit.services.test_slow_subscribers import asked, ids, pieces, readers, write
+from tests.unit.services.merger.test_slow_subscribers import asked, ids, pieces, readers, write
 
 WAIT_S = 60.0
 STREAMS = 200

@@ -18,8 +18,8 @@ from sirocco.services.merger.receive import ReceiveFront
 from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.waiting import until
-from tests.unit.services.test_hostile_subscribers import Served
-from tests.unit.services.test_slow_subscribers import write
+from tests.unit.services.merger.test_hostile_subscribers import Served
+from tests.unit.services.merger.test_slow_subscribers import write
 
 WAIT_S = 20.0
 

@@ -35,7 +35,7 @@ from tests.oracle import agrees, arrivals_ms
 from tests.support.search_cluster import SETTINGS, Searchable
 from tests.support.seeds import drawn_seed
 from tests.support.waiting import eventually
-from tests.unit.services.test_search_front import everywhere, posts
+from tests.unit.services.merger.test_search_front import everywhere, posts
 
 
 def box(seed: int) -> RangeQuery:
