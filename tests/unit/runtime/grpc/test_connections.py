@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +13,12 @@ import grpc
 import pytest
 
 from sirocco.runtime.grpc.edge import EdgeLimits
-from sirocco.runtime.grpc.server import CONNECTION_CALLS_MAX, GrpcServer, connections_max
+from sirocco.runtime.grpc.server import (
+    CONNECTION_CALLS_MAX,
+    WAITING_CALLS_MAX,
+    GrpcServer,
+    connections_max,
+)
 from sirocco.runtime.process import process_tuning
 
 DEADLINE_S = 120.0
@@ -79,6 +85,26 @@ def test_calls_of_one_connection_are_bounded(opened: ExitStack) -> None:
     }
     max_concurrent_streams = 3
     assert settings[max_concurrent_streams] == CONNECTION_CALLS_MAX
+
+
+def test_calls_that_wait_to_be_taken_are_bounded(opened: ExitStack) -> None:
+    """Each delays those behind it, also of others: more than 2,000 waited."""
+    running = GrpcServer("127.0.0.1", 0)
+    running.start([])
+    opened.callback(running.stop)
+    go_on = threading.Event()
+    opened.callback(go_on.set)
+    running.loop.call_soon_threadsafe(go_on.wait)
+    dropped = threading.Semaphore(0)
+    for _ in range(3):
+        own = (("grpc.use_local_subchannel_pool", 1),)
+        channel = opened.enter_context(grpc.insecure_channel(running.address, options=own))
+        call = channel.unary_unary("/x/y")
+        for _ in range(CONNECTION_CALLS_MAX):
+            call.future(b"", timeout=DEADLINE_S).add_done_callback(lambda _: dropped.release())
+    # One is taken.
+    for _ in range(3 * CONNECTION_CALLS_MAX - WAITING_CALLS_MAX - 1):
+        assert dropped.acquire(timeout=DEADLINE_S / 2)
 
 
 def test_a_connection_that_does_not_shake_hands_is_closed(opened: ExitStack) -> None:
