@@ -176,10 +176,12 @@ class MergerCluster:
         self.now_ms += 1_000
         if self.is_save_slow and not self.machine.windows[0].is_held:
             self.step(Tick())
+            self.take_turns()
             self.save()
         else:
             self.save()
             self.step(Tick())
+            self.take_turns()
 
     def take_turns(self) -> int:
         """Lets the merger take what it has read; returns the number of further turns."""

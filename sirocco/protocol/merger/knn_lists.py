@@ -51,10 +51,12 @@ class KnnLists:
     Attributes:
         limits: of the merger.
         bytes_waiting: about how many bytes the records of collected candidates take.
+        entries_waiting: how many entries a merge of these sorts.
     """
 
     limits: MergerLimits = LIMITS
     bytes_waiting: int = 0
+    entries_waiting: int = 0
     _rows: HandleTable = field(default_factory=HandleTable)
     # Query → row of its newest version.
     _newest: HandleTable = field(default_factory=HandleTable)
@@ -81,6 +83,8 @@ class KnnLists:
     _free_pieces: dict[int, list[int]] = field(default_factory=dict)
     _free_entries: int = 0
     _candidates: list[Candidates] = field(default_factory=list)
+    # A merge under way, which nothing may come between.
+    _merging: Iterator[ListBatch | None] | None = None
     # Lists merged before the caller asked for them.
     _outgoing: list[ListBatch] = field(default_factory=list)
 
@@ -91,7 +95,13 @@ class KnnLists:
     @property
     def has_candidates(self) -> bool:
         """Whether candidates are collected, or merged lists wait to be sent."""
-        return bool(self._candidates or self._outgoing)
+        return bool(self._candidates or self._outgoing) or self._merging is not None
+
+    @property
+    def is_long_merge(self) -> bool:
+        """Whether merging what is collected takes several turns, or is under way."""
+        most = 4 * self.limits.merged_entries_max
+        return self._merging is not None or self.entries_waiting > most
 
     @property
     def bytes_total(self) -> int:
@@ -239,8 +249,12 @@ class KnnLists:
 
     def add(self, candidates: Candidates) -> None:
         """Collects candidates; the lists change with the next merge."""
+        assert self._merging is None
         self._candidates.append(candidates)
-        self._lists["has_candidates"][candidates.lists[candidates.lists >= 0]] = True
+        lists, columns = candidates.lists[candidates.lists >= 0], self._lists
+        fresh = np.unique(lists[~columns["has_candidates"][lists]])
+        self.entries_waiting += int(columns["counts"][fresh].sum()) + len(lists)
+        columns["has_candidates"][fresh] = True
         self.bytes_waiting += bytes_of(candidates.found)
 
     def flush(self, *, sends: bool = True) -> list[ListBatch]:
@@ -250,20 +264,49 @@ class KnnLists:
             The lists that changed, as they are now; nothing unless `sends`. More than one list of a
             query only when the new objects do not fit a record.
         """
+        while self.merge_some(sends=sends):
+            pass
+        batches = self.take_merged()
+        return batches if sends else []
+
+    def merge_some(self, *, sends: bool = True) -> bool:
+        """Merges some of the collected candidates; returns whether there are more.
+
+        A tenant's lists may have millions of entries, and one object may enter all of them.
+        """
+        if self._merging is None:
+            if not self._candidates:
+                return False
+            self._merging = self._merges(self._collected(), sends=sends)
+        try:
+            batch = next(self._merging)
+        except StopIteration:
+            self._merging = None
+            return False
+        if batch is not None:
+            self._outgoing.append(batch)
+        return True
+
+    def take_merged(self) -> list[ListBatch]:
+        """Returns the lists that were merged and are to be sent."""
+        batches, self._outgoing = self._outgoing, []
+        return batches
+
+    def _collected(self) -> list[Candidates]:
+        """Takes the collected candidates, without those for lists that have ended."""
         collected, self._candidates = self._candidates, []
-        self.bytes_waiting = 0
+        self.bytes_waiting = self.entries_waiting = 0
         for each in collected:
             self._lists["has_candidates"][each.lists] = False
             if self._dropped_rows:
                 each.lists[self._lists["rooms"][each.lists] == 0] = -1
         self._free_rows += self._dropped_rows
         self._dropped_rows = []
-        batches, self._outgoing = self._outgoing if sends else [], []
+        return collected
+
+    def _merges(self, collected: list[Candidates], *, sends: bool) -> Iterator[ListBatch | None]:
         for group in self._grouped(collected):
-            some = self._merge(group, sends=sends)
-            if some is not None:
-                batches.append(some)
-        return batches
+            yield from self._merge(group, sends=sends)
 
     def _grouped(self, collected: list[Candidates]) -> list[list[Candidates]]:
         """Splits the candidates so that a list and the objects of each part fit a record."""
@@ -296,13 +339,14 @@ class KnnLists:
         )
         return is_named and count + candidates_total > LONG_LIST
 
-    def _merge(self, group: list[Candidates], *, sends: bool) -> ListBatch | None:
+    def _merge(self, group: list[Candidates], *, sends: bool) -> Iterator[ListBatch | None]:
+        """Merges candidates, some lists at a time; yields those that changed."""
         lists = np.concatenate([each.lists for each in group])
         distances_m = np.concatenate([each.distances_m for each in group])
         parts = np.repeat(np.arange(len(group)), [len(each.lists) for each in group])
         keep = np.flatnonzero(self._may_enter(lists, distances_m))
         if not len(keep):
-            return None
+            return
         lists, parts = lists[keep], parts[keep]
         objects = np.concatenate([each.objects for each in group])[keep]
         fresh = entries_of(group, parts, objects, distances_m[keep])
@@ -311,16 +355,35 @@ class KnnLists:
         order = np.argsort(self._lists["keys"][rows])
         numbers = np.empty(len(rows), np.int64)
         numbers[order] = np.arange(len(rows))
-        touched = rows[order]
-        merged = self._ordered(touched, numbers[places], fresh)
-        if not len(merged.changed):
-            return None
-        counts = np.bincount(merged.owners[merged.kept], minlength=len(touched))[merged.changed]
-        self._write(touched[merged.changed], counts, merged.entries.take(merged.kept))
-        if not sends:
-            return None
+        touched, owners = rows[order], numbers[places]
         queries = np.concatenate([each.queries for each in group])[keep]
-        return changed_lists(group, merged, parts, objects, queries, counts)
+        for first, last in self._ranges(touched, owners):
+            own = np.flatnonzero((owners >= first) & (owners < last))
+            some = touched[first:last]
+            merged = self._ordered(some, owners[own] - first, fresh.take(own))
+            if not len(merged.changed):
+                yield None
+                continue
+            counts = np.bincount(merged.owners[merged.kept], minlength=len(some))[merged.changed]
+            self._write(some[merged.changed], counts, merged.entries.take(merged.kept))
+            if sends:
+                yield changed_lists(group, merged, parts[own], objects[own], queries[own], counts)
+            else:
+                yield None
+
+    def _ranges(
+        self, touched: NDArray[np.int32], owners: NDArray[np.int64]
+    ) -> Iterator[tuple[int, int]]:
+        """Yields ranges of the lists that are merged at once, or of one list."""
+        sizes = self._lists["counts"][touched] + np.bincount(owners, minlength=len(touched))
+        ends, most = np.cumsum(sizes), self.limits.merged_entries_max
+        first = 0
+        while first < len(touched):
+            before = int(ends[first - 1]) if first else 0
+            last = int(np.searchsorted(ends, before + most, side="right"))
+            last = max(first + 1, last)
+            yield first, last
+            first = last
 
     def _may_enter(
         self, lists: NDArray[np.int32], distances_m: NDArray[np.float64]

@@ -29,6 +29,8 @@ class MergerLimits:
         turn_weight_max: about how many steps of queries one turn takes or completes, some 0.1 ms
             each, as much as 32 candidates of knn queries. A window waits for all steps that its
             last record completes, and other Kafka partitions have their turns meanwhile.
+        merged_entries_max: entries of knn lists that are sorted at once: some 25 ms, and 20 MB
+            beside the lists. Where four times as many wait, it takes several turns.
         waiting_bytes_max: bytes that may wait in memory to be taken or sent, for each Kafka
             partition: some windows under full load. The rest stays in the log while `deliveries` or
             its transactions are unavailable, or while the first lists wait for an unavailable
@@ -56,6 +58,7 @@ class MergerLimits:
     window_ms: int = 30
     window_matches_max: int = 50_000
     turn_weight_max: int = 512
+    merged_entries_max: int = 1 << 16
     waiting_bytes_max: int = 32 << 20
     progress_interval_ms: int = 200
     checkpoint_interval_ms: int = 10_000

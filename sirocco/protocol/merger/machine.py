@@ -65,7 +65,7 @@ from sirocco.protocol.merger.limits import LIMITS, RETAINED_BYTES_MAX, STEP_BYTE
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.step_merge import StepMerges
-from sirocco.protocol.merger.window import Window, bytes_of, weight_of
+from sirocco.protocol.merger.window import MERGE_WEIGHT, Window, bytes_of, weight_of
 
 __all__ = ["MergerMachine", "MergerSettings", "Window"]
 
@@ -174,6 +174,11 @@ class MergerMachine:
         """Takes records of a window, up to a weight; returns the weight of what it took."""
         weight = 0
         while weight < weight_max and window.has_work:
+            # Also before a record: it may change lists for which candidates are collected.
+            if window.is_merging or (not window.lists.is_completing and window.begin_merging()):
+                window.merge_some(self._limits.records)
+                weight += MERGE_WEIGHT
+                continue
             if not window.lists.is_completing:
                 offset, found = window.pop()
                 self._take(window, offset, found)
@@ -182,12 +187,12 @@ class MergerMachine:
                 weight += window.lists.complete(max(1, weight_max - weight))
             if window.is_replaying:
                 continue
-            if window.lists.ends.has_output:
+            if window.lists.ends.has_output and not window.begin_merging():
                 # The end of a query is sent after its matches so far and before everything later.
                 window.closed = window.take_messages(self._limits.records)
             elif window.lists.is_completing:
                 window.close_steps(self._limits.records)
-        if window.is_replaying:
+        if window.is_replaying and not window.begin_merging():
             window.lists.flush(sends=False)
         return weight
 
@@ -255,7 +260,7 @@ class MergerMachine:
                 continue
             if window.is_held:
                 effects += self._base(partition, window, now_ms)
-            elif self._is_due(window, now_ms, is_last):
+            elif self._is_due(window, now_ms, is_last) and not window.begin_merging():
                 effects.append(self._close(partition, window, now_ms, is_last))
         return effects
 
@@ -292,7 +297,8 @@ class MergerMachine:
 
     def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
         # The progress of a record says that all is sent that it completes.
-        if window.input_offset <= window.written_offset or window.lists.is_completing:
+        is_completing = window.lists.is_completing or window.is_merging
+        if window.input_offset <= window.written_offset or is_completing:
             return False
         if at_once or window.matches >= self._limits.window_matches_max:
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sirocco.protocol.contract.effects import State
@@ -10,6 +11,7 @@ from sirocco.protocol.contract.messages import Found, Message, Progress
 from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
+from sirocco.protocol.merger.list_batch import ListBatch, bytes_of_lists
 from sirocco.protocol.merger.live_lists import LiveLists
 
 # What a part takes in memory besides its columns' contents.
@@ -20,6 +22,9 @@ _PART_BYTES = 4_096
 _MATCHES_A_STEP = 256
 _CANDIDATES_A_STEP = 32
 _BYTES_A_STEP = 16_384
+
+# What the merge of some knn lists takes.
+MERGE_WEIGHT = 256
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +43,8 @@ class Window:
         durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
         floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
         closed: messages to send before all others: the end of a query follows them, or more steps.
-        parts, matches, bytes_waiting: what waits to be sent, without lists.
+        parts, matches, bytes_waiting: what waits to be sent, without lists that are not closed.
+        is_merging: its knn lists are being merged, and nothing else is taken.
         is_full: too much waits, and nothing is read.
         worked: number of the turn in which something was taken last.
         committing: number of the open transaction, 0 while there is none.
@@ -64,6 +70,7 @@ class Window:
     parts: list[Found] = field(default_factory=list)
     matches: int = 0
     bytes_waiting: int = 0
+    is_merging: bool = False
     is_full: bool = False
     committing: int = 0
     saving: State | None = None
@@ -91,8 +98,8 @@ class Window:
 
     @property
     def has_work(self) -> bool:
-        """Whether there are records to take, or steps that the last one completes."""
-        return bool(self.unread) or self.lists.is_completing
+        """Whether there are records to take, or lists and steps that the last ones complete."""
+        return bool(self.unread) or self.is_merging or self.lists.is_completing
 
     @property
     def bytes_outgoing(self) -> int:
@@ -112,9 +119,28 @@ class Window:
         self.unread_bytes -= size
         return offset, found
 
+    def begin_merging(self) -> bool:
+        """Begins to merge knn lists if that takes several turns; returns whether it does."""
+        self.is_merging |= self.lists.knn.is_long_merge
+        return self.is_merging
+
+    def merge_some(self, limits: RecordLimits) -> None:
+        """Merges some knn lists, and makes messages of those that changed."""
+        lists = self.lists
+        self.is_merging = lists.knn.merge_some(sends=not self.is_replaying)
+        if self.is_replaying:
+            return
+        self._close(lists.knn.take_merged(), limits)
+        if not self.is_merging and lists.ends.has_output:
+            self.closed = self.take_messages(limits)
+
     def close_steps(self, limits: RecordLimits) -> None:
         """Makes messages of the steps completed so far: joining all at once would take long."""
-        self.closed += list_deliveries(self.lists.steps.flush(), limits)
+        self._close(self.lists.steps.flush(), limits)
+
+    def _close(self, batches: Sequence[ListBatch], limits: RecordLimits) -> None:
+        self.bytes_waiting += sum(int(bytes_of_lists(batch).sum()) for batch in batches)
+        self.closed += list_deliveries(batches, limits)
 
     def take_messages(self, limits: RecordLimits) -> list[Message]:
         """Takes the messages that wait to be sent, in order."""

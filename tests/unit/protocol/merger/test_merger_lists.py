@@ -227,8 +227,8 @@ def run(
     rng = np.random.default_rng(seed)
     limits = replace(LIMITS, checkpoint_interval_ms=checkpoint_interval_ms)
     if seed % 2:
-        # Each step, and each end, takes a turn of its own.
-        limits = replace(limits, turn_weight_max=1)
+        # Each step, each end and each few lists take a turn of their own.
+        limits = replace(limits, turn_weight_max=1, merged_entries_max=2)
     cluster = MergerCluster(log=log, slots=SLOTS, is_save_slow=is_save_slow, limits=limits)
     sent: list[SentItems] = []
     for number, end in enumerate(ends_at):

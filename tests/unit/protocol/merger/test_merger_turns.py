@@ -304,6 +304,50 @@ def _key_of(spec: Any) -> tuple[Any, Any]:
     return np.array([spec.key], np.uint64), np.array([spec.k], np.int32)
 
 
+def test_one_object_that_enters_many_lists_is_merged_in_several_turns() -> None:
+    slots = Slots(1, limits=limits(merged_entries_max=4))
+    cluster = slots.cluster
+    window = cluster.machine.windows[0]
+    slots.report(0, *(Match(each, 1, 50.0) for each in NEAR))
+    slots.take_sent()
+    candidates = [Match(each, 2, 40.0) for each in NEAR]
+    slots.report(0, *candidates, QueryEnd(ListVersion("q"), PLACE))
+    slots.report(0, Match(ListVersion("q"), 9))
+    cluster.now_ms += 1_000
+    cluster.step(Polled(tuple(Entry(PARTIALS, 0, at, cluster.log[at]) for at in (1, 2))))
+    counts = [0]
+    while cluster.machine.deadline_ms() == 0:
+        assert cluster.transact is None
+        counts.append(sum(len(each.lists or ()) for each in window.closed))  # type: ignore[union-attr]
+        cluster.step(Tick())
+    assert max(np.diff(counts)) <= 8
+    sent = cluster.commit()
+    lists = [each for each in sent_lists(sent) if each[1]]
+    assert sorted(lists) == sorted((each.id, ((2, 40.0), (1, 50.0))) for each in NEAR)
+    # The end comes after all of them, and before what is found for the next query of that name.
+    *_, end, match = sent
+    assert isinstance(end, ListChange)
+    assert end.ended
+    assert match[2] == 9  # type: ignore[index]
+
+
+def test_lists_that_are_merged_count_as_what_waits() -> None:
+    slots = Slots(1, limits=limits(merged_entries_max=4, waiting_bytes_max=30_000))
+    cluster = slots.cluster
+    slots.report(0, *(Match(each, 1, 50.0) for each in NEAR))
+    cluster.read(1, np.random.default_rng(0))
+    assert cluster.transact is not None
+    effects: list[Any] = []
+    for at in range(1, 20):
+        slots.report(0, *(Match(each, at, 50.0 - at) for each in NEAR))
+        entry = Entry(PARTIALS, 0, at, cluster.log[at])
+        effects += cluster.machine.step(Polled((entry,)), cluster.now_ms)
+        while cluster.machine.deadline_ms() == 0:
+            effects += cluster.machine.step(Tick(), cluster.now_ms)
+    assert Unfollow(PARTIALS, 0) in effects
+    assert not any(isinstance(each, Follow) for each in effects)
+
+
 def test_candidates_of_an_ended_query_do_not_enter_the_list_of_the_next() -> None:
     slots = Slots(1)
     slots.report(0, Match(version(NEAR[0], 3), 1, 5.0))
