@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sirocco.index.standing.row_store import BORN, RowStore
-from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.index.standing.row_store import RowStore
+from sirocco.kernels.standing.pyramid import BORN, ROW_WORDS, STATE_FREE, STATE_MASK
 
 __all__ = ["DelayedStarts"]
 

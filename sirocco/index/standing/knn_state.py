@@ -19,7 +19,6 @@ import numpy.typing as npt
 from sirocco.index.base.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.standing.export import export_rows
 from sirocco.index.standing.knn_rows import KnnRows
-from sirocco.index.standing.row_store import BORN, DEAD
 from sirocco.kernels.standing.knn_list import ENTRY_WORDS
 from sirocco.kernels.standing.knn_plan import (
     BOUND,
@@ -32,7 +31,7 @@ from sirocco.kernels.standing.knn_plan import (
     SIZE_MASK,
 )
 from sirocco.kernels.standing.knn_region import BOUND_NONE
-from sirocco.kernels.standing.pyramid import ROW_WORDS
+from sirocco.kernels.standing.pyramid import BORN, DEAD, ROW_WORDS
 
 __all__ = ["export_state", "restore_state"]
 

@@ -14,6 +14,8 @@ from sirocco.kernels.base.blocks import END, new_block_state
 from sirocco.kernels.base.faults import required
 from sirocco.kernels.standing.pyramid import (
     CONJ_TERMS_MAX,
+    DEAD,
+    EXPIRES,
     KIND_SHIFT,
     ROW_WORDS,
     SHAPE_HEADER,
@@ -24,11 +26,7 @@ from sirocco.kernels.standing.range_plan import write_shapes
 from sirocco.kernels.standing.range_unplan import plan_remove
 from sirocco.kernels.standing.row_life import check_rows, end_rows, settle_rows, split_expired
 
-__all__ = ["BORN", "DEAD", "NEVER_DEAD", "RowStore", "check_conjunctions"]
-
-# Words of a row that hold its lifetime in positions of the slot, and when it ends, epoch ms (see
-# `kernels.standing.pyramid`).
-BORN, DEAD, EXPIRES = 0, 1, 2
+__all__ = ["NEVER_DEAD", "RowStore", "check_conjunctions"]
 
 # The end of a row that is live.
 NEVER_DEAD = np.iinfo(np.int64).max

@@ -29,6 +29,9 @@ from sirocco.kernels.standing.knn_plan import (
 )
 from sirocco.kernels.standing.knn_region import BOUND_NONE, reach_of
 from sirocco.kernels.standing.pyramid import (
+    BORN,
+    DEAD,
+    EXPIRES,
     INFO_MULTI,
     INFO_SHIFT,
     INFO_TERMS,
@@ -36,6 +39,7 @@ from sirocco.kernels.standing.pyramid import (
     STATE_FREE,
     STATE_MASK,
     STATE_PLAIN,
+    TERM_BLOCK,
     TERM_UNIT,
 )
 
@@ -257,9 +261,9 @@ def offer(
         row_now = np.int64(row_state[row])
         if (row_now & STATE_MASK != STATE_PLAIN or check_all != 0) and (
             row_now & STATE_MASK == STATE_FREE
-            or positions[this] < row_words[base]
-            or positions[this] >= row_words[base + 1]
-            or arrival_ms[this] >= row_words[base + 2]
+            or positions[this] < row_words[base + BORN]
+            or positions[this] >= row_words[base + DEAD]
+            or arrival_ms[this] >= row_words[base + EXPIRES]
         ):
             continue
         at = (row_words[base + LIST] >> LIST_SHIFT) * ENTRY_WORDS
@@ -283,7 +287,7 @@ def offer(
         if not _takes(base, distance, ids[this], sessions[this], numbers[this], row_words, lists):
             continue
         if info & INFO_TERMS != 0:
-            block = (row_words[base + 3] & 0xFFFFFFFF) * TERM_UNIT
+            block = (row_words[base + TERM_BLOCK] & 0xFFFFFFFF) * TERM_UNIT
             if not _text_holds(
                 terms_words,
                 block + (info >> INFO_SHIFT),

@@ -29,6 +29,9 @@ from sirocco.kernels.standing.knn_region import (
     reach_of,
 )
 from sirocco.kernels.standing.pyramid import (
+    BORN,
+    DEAD,
+    EXPIRES,
     INFO_MULTI,
     INFO_SHIFT,
     INFO_TERMS,
@@ -36,6 +39,7 @@ from sirocco.kernels.standing.pyramid import (
     ROW_WORDS,
     STATE_CHECK,
     STATE_FREE,
+    TERM_BLOCK,
     TERM_UNIT,
 )
 
@@ -189,10 +193,10 @@ def write_rows(
         if block < 0:
             return -1
         base = row * ROW_WORDS
-        row_words[base] = born[query]
-        row_words[base + 1] = np.int64(_FOR_EVER)
-        row_words[base + 2] = expires_ms[query]
-        row_words[base + 3] = block | (size_class << 32) | ((last_conj - first_conj) << 40)
+        row_words[base + BORN] = born[query]
+        row_words[base + DEAD] = np.int64(_FOR_EVER)
+        row_words[base + EXPIRES] = expires_ms[query]
+        row_words[base + TERM_BLOCK] = block | (size_class << 32) | ((last_conj - first_conj) << 40)
         row_floats[base + LONGITUDE] = points[query, 0]
         row_floats[base + LATITUDE] = points[query, 1]
         row_words[base + LIST] = lists[query]
@@ -293,7 +297,7 @@ def list_rows(
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
         row = np.int64(rows[i])
         base = row * ROW_WORDS
-        reference = row_words[base + 3]
+        reference = row_words[base + TERM_BLOCK]
         conjunctions = reference >> 40
         if (
             count + conjunctions * cells_max > keys.shape[0]
@@ -366,7 +370,7 @@ def unlist_rows(
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
         row = np.int64(rows[i])
         base = row * ROW_WORDS
-        reference = row_words[base + 3]
+        reference = row_words[base + TERM_BLOCK]
         conjunctions = reference >> 40
         if count + conjunctions * cells_max > keys.shape[0]:
             return count, i
@@ -412,7 +416,7 @@ def free_rows(
     count = np.int64(0)
     for i in range(begin, rows.shape[0]):
         row = np.int64(rows[i])
-        reference = row_words[row * ROW_WORDS + 3]
+        reference = row_words[row * ROW_WORDS + TERM_BLOCK]
         size_class = (reference >> 32) & 0xFF
         if count + (TERM_UNIT << size_class) > released.shape[0]:
             return count, i

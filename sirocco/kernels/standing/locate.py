@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.jit.compiled import kernel
-from sirocco.kernels.standing.pyramid import ROW_WORDS, TERM_UNIT
+from sirocco.kernels.standing.pyramid import ROW_WORDS, TERM_BLOCK, TERM_UNIT
 
 __all__ = ["LOCATOR_HEAD", "are_locators", "mark_counted"]
 
@@ -163,7 +163,7 @@ def mark_counted(
         if at > 0:
             counted[i] = _by_locator(at, words, terms, begin, end, leads_here, homes[row])
         else:
-            reference = row_words[query * _ROW_WORDS + 3]
+            reference = row_words[query * _ROW_WORDS + TERM_BLOCK]
             counted[i] = _by_conjunctions(
                 reference, terms_words, wire_of, term_ids, id_offsets[row], id_offsets[row + 1],
                 terms, begin, end, leads_here, homes[row],

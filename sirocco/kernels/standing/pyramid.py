@@ -31,7 +31,11 @@ import numpy as np
 from sirocco.kernels.jit.compiled import kernel
 
 __all__ = [
+    "BORN",
+    "BOX",
     "CONJ_TERMS_MAX",
+    "DEAD",
+    "EXPIRES",
     "INFO_MULTI",
     "INFO_SHIFT",
     "INFO_TERMS",
@@ -51,6 +55,7 @@ __all__ = [
     "STATE_MASK",
     "STATE_PLAIN",
     "SURVEY_LEVEL",
+    "TERM_BLOCK",
     "TERM_UNIT",
     "cell_key",
     "fine_cell",
@@ -64,6 +69,8 @@ CONJ_TERMS_MAX = 8_191
 
 POSTING_WORDS = 8
 ROW_WORDS = 8
+# Words of a row.
+BORN, DEAD, EXPIRES, TERM_BLOCK, BOX = range(5)
 TERM_UNIT = 4  # words of 4 bytes: head and three terms, the most frequent query, in 16 bytes
 SHAPE_UNIT = 8  # words of 4 bytes: 4 f8
 SHAPE_HEADER = 8

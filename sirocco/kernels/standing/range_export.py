@@ -9,7 +9,15 @@ from numba import types
 
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.jit.compiled import kernel
-from sirocco.kernels.standing.pyramid import KIND_BOX, KIND_SHIFT, ROW_WORDS, SHAPE_HEADER
+from sirocco.kernels.standing.pyramid import (
+    BOX,
+    EXPIRES,
+    KIND_BOX,
+    KIND_SHIFT,
+    ROW_WORDS,
+    SHAPE_HEADER,
+    TERM_BLOCK,
+)
 from sirocco.kernels.standing.range_plan import _TERM_UNIT
 
 __all__ = ["measure_rows", "read_rows"]
@@ -61,7 +69,7 @@ def measure_rows(
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
         row = np.int64(rows[i])
         base = row * ROW_WORDS
-        reference = row_words[base + 3]
+        reference = row_words[base + TERM_BLOCK]
         conjunctions = reference >> 40
         at = (reference & 0xFFFFFFFF) * _TERM_UNIT
         for _ in range(conjunctions):
@@ -74,7 +82,7 @@ def measure_rows(
         boxes = np.int64(1)
         rings = np.int64(0)
         if row_state[row] >> KIND_SHIFT != KIND_BOX:
-            shape_at = 4 * (row_words[base + 4] & 0xFFFFFFFF)
+            shape_at = 4 * (row_words[base + BOX] & 0xFFFFFFFF)
             boxes = np.int64(shapes_values[shape_at])
             rings = np.int64(shapes_values[shape_at + 1])
             first_ring = shape_at + SHAPE_HEADER + 4 * boxes
@@ -133,9 +141,9 @@ def read_rows(
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
         row = np.int64(rows[i])
         base = row * ROW_WORDS
-        expires_ms[i] = row_words[base + 2]
+        expires_ms[i] = row_words[base + EXPIRES]
 
-        at = (row_words[base + 3] & 0xFFFFFFFF) * _TERM_UNIT
+        at = (row_words[base + TERM_BLOCK] & 0xFFFFFFFF) * _TERM_UNIT
         for conj in range(conj_offsets[i], conj_offsets[i + 1]):
             head = np.int64(terms_words[at])
             at += 1
@@ -159,7 +167,7 @@ def read_rows(
                 circles[i, k] = 0.0
             continue
         shape[i] = kind - 1
-        at = 4 * (row_words[base + 4] & 0xFFFFFFFF)
+        at = 4 * (row_words[base + BOX] & 0xFFFFFFFF)
         for k in range(3):
             circles[i, k] = shapes_values[at + 2 + k]
         at += SHAPE_HEADER

@@ -32,6 +32,10 @@ from sirocco.kernels.base.stretch_table import (
 )
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import (
+    BORN,
+    BOX,
+    DEAD,
+    EXPIRES,
     INFO_MULTI,
     INFO_SHIFT,
     INFO_TERMS,
@@ -45,6 +49,7 @@ from sirocco.kernels.standing.pyramid import (
     STATE_FREE,
     STATE_MASK,
     STATE_PLAIN,
+    TERM_BLOCK,
     cell_key,
     fine_cell,
     survey_level,
@@ -131,7 +136,7 @@ def _region_holds(
     row: Any, kind: Any, row_words: Any, row_boxes: Any, shapes_values: Any, x: Any, y: Any
 ) -> Any:
     """Checks a row's region exactly, in f8."""
-    base = row * ROW_WORDS + 4
+    base = row * ROW_WORDS + BOX
     if kind == KIND_BOX:
         return (
             x >= row_boxes[base]
@@ -402,9 +407,9 @@ def match_batch(
                         base = row * ROW_WORDS
                         if (
                             row_now & STATE_MASK == STATE_FREE
-                            or positions[this] < row_words[base]
-                            or positions[this] >= row_words[base + 1]
-                            or arrival_ms[this] >= row_words[base + 2]
+                            or positions[this] < row_words[base + BORN]
+                            or positions[this] >= row_words[base + DEAD]
+                            or arrival_ms[this] >= row_words[base + EXPIRES]
                         ):
                             continue
                     kind = row_now >> KIND_SHIFT
@@ -414,7 +419,7 @@ def match_batch(
                         continue
                     if info != 0 or is_double:
                         if info & INFO_TERMS != 0:
-                            block = 4 * (row_words[row * ROW_WORDS + 3] & 0xFFFFFFFF)
+                            block = 4 * (row_words[row * ROW_WORDS + TERM_BLOCK] & 0xFFFFFFFF)
                             if not _conjunction_holds(
                                 terms_words, block + (info >> INFO_SHIFT), terms, term_begin,
                                 term_end,

@@ -14,6 +14,10 @@ from numba import types
 from sirocco.kernels.base.blocks import block_class, take_block
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import (
+    BORN,
+    BOX,
+    DEAD,
+    EXPIRES,
     INFO_MULTI,
     INFO_SHIFT,
     INFO_TERMS,
@@ -24,6 +28,7 @@ from sirocco.kernels.standing.pyramid import (
     SHAPE_HEADER,
     SHAPE_UNIT,
     STATE_CHECK,
+    TERM_BLOCK,
     TERM_UNIT,
     fine_cell,
     level_of_side,
@@ -204,10 +209,10 @@ def plan_insert(
         if block < 0:
             return np.int64(-1)
         base = row * ROW_WORDS
-        row_words[base] = position
-        row_words[base + 1] = np.int64(0x7FFFFFFFFFFFFFFF)
-        row_words[base + 2] = expires_ms[query]
-        row_words[base + 3] = block | (size_class << 32) | ((last_conj - first_conj) << 40)
+        row_words[base + BORN] = position
+        row_words[base + DEAD] = np.int64(0x7FFFFFFFFFFFFFFF)
+        row_words[base + EXPIRES] = expires_ms[query]
+        row_words[base + TERM_BLOCK] = block | (size_class << 32) | ((last_conj - first_conj) << 40)
         if row_state[row] >> KIND_SHIFT == KIND_BOX:
             for i in range(4):
                 row_boxes[base + 4 + i] = boxes[first_box, i]
@@ -345,7 +350,7 @@ def write_shapes(
         block = take_block(shapes_state, shapes_words, SHAPE_UNIT, size_class)
         if block < 0:
             return -1
-        row_words[row * ROW_WORDS + 4] = block | (size_class << 32)
+        row_words[row * ROW_WORDS + BOX] = block | (size_class << 32)
         at = 4 * block
         shapes_values[at] = box_count
         shapes_values[at + 1] = ring_count

@@ -11,12 +11,14 @@ from sirocco.kernels.base.blocks import free_block
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import (
+    BOX,
     KIND_BOX,
     KIND_SHIFT,
     ROW_WORDS,
     SHAPE_HEADER,
     SHAPE_UNIT,
     STATE_FREE,
+    TERM_BLOCK,
     TERM_UNIT,
     region_keys,
 )
@@ -52,13 +54,13 @@ def _list_row(
     The first is −1 if `keys` was too short.
     """
     base = row * ROW_WORDS
-    reference = row_words[base + 3]
+    reference = row_words[base + TERM_BLOCK]
     at = (reference & 0xFFFFFFFF) * TERM_UNIT
     box_count = np.int64(1)
     box_values = row_boxes
     first_box = base + 4
     if row_state[row] >> KIND_SHIFT != KIND_BOX:
-        shape_at = 4 * (row_words[base + 4] & 0xFFFFFFFF)
+        shape_at = 4 * (row_words[base + BOX] & 0xFFFFFFFF)
         box_values = shapes_values
         box_count = np.int64(shapes_values[shape_at])
         first_box = shape_at + SHAPE_HEADER
@@ -123,11 +125,11 @@ def plan_remove(
         base = row * ROW_WORDS
         if i + 4 < rows.shape[0]:
             prefetch(row_words, np.int64(rows[i + 4]) * ROW_WORDS)
-        reference = row_words[base + 3]
+        reference = row_words[base + TERM_BLOCK]
         size_class = (reference >> 32) & 0xFF
         box_count = np.int64(1)
         if row_state[row] >> KIND_SHIFT != KIND_BOX:
-            box_count = np.int64(shapes_values[4 * (row_words[base + 4] & 0xFFFFFFFF)])
+            box_count = np.int64(shapes_values[4 * (row_words[base + BOX] & 0xFFFFFFFF)])
         # A box meets two cells in each direction at its level, three after rounding.
         if (
             count + 9 * box_count * (reference >> 40) > keys.shape[0]
@@ -142,7 +144,7 @@ def plan_remove(
             return count, released_count, i
         free_block(terms_state, terms_words, TERM_UNIT, size_class, reference & 0xFFFFFFFF)
         if row_state[row] >> KIND_SHIFT != KIND_BOX:
-            shape_reference = row_words[base + 4]
+            shape_reference = row_words[base + BOX]
             free_block(
                 shapes_state,
                 shapes_words,

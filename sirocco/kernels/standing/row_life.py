@@ -10,6 +10,9 @@ from numba import types
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.pyramid import (
+    BORN,
+    DEAD,
+    EXPIRES,
     ROW_WORDS,
     STATE_CHECK,
     STATE_FREE,
@@ -33,7 +36,7 @@ def end_rows(rows: Any, position: Any, row_words: Any, row_state: Any) -> None:
     """Sets the dead position of rows (i4[k], in use)."""
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
-        row_words[row * ROW_WORDS + 1] = position
+        row_words[row * ROW_WORDS + DEAD] = position
         row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_CHECK
 
 
@@ -47,7 +50,7 @@ def check_rows(rows: Any, horizon_ms: Any, row_words: Any, row_state: Any) -> No
         row = np.int64(rows[i])
         if (
             row_state[row] & STATE_MASK != STATE_FREE
-            and row_words[row * ROW_WORDS + 2] <= horizon_ms
+            and row_words[row * ROW_WORDS + EXPIRES] <= horizon_ms
         ):
             row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_CHECK
 
@@ -62,9 +65,9 @@ def settle_rows(rows: Any, position: Any, horizon_ms: Any, row_words: Any, row_s
         base = row * ROW_WORDS
         if (
             row_state[row] & STATE_MASK == STATE_CHECK
-            and row_words[base] <= position
-            and row_words[base + 1] == _FOR_EVER
-            and row_words[base + 2] > horizon_ms
+            and row_words[base + BORN] <= position
+            and row_words[base + DEAD] == _FOR_EVER
+            and row_words[base + EXPIRES] > horizon_ms
         ):
             row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_PLAIN
 
@@ -96,12 +99,12 @@ def split_expired(
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
         base = row * ROW_WORDS
-        if row_state[row] & STATE_MASK == STATE_FREE or row_words[base + 1] != _FOR_EVER:
+        if row_state[row] & STATE_MASK == STATE_FREE or row_words[base + DEAD] != _FOR_EVER:
             continue
-        if row_words[base + 2] <= now_ms:
+        if row_words[base + EXPIRES] <= now_ms:
             ended[ended_count] = row
             ended_count += 1
-        elif row_words[base + 2] <= horizon_ms:
+        elif row_words[base + EXPIRES] <= horizon_ms:
             later[later_count] = row
             later_count += 1
     return ended_count, later_count

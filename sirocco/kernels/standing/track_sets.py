@@ -26,7 +26,15 @@ from numba import types
 
 from sirocco.kernels.base.blocks import free_block, take_block
 from sirocco.kernels.jit.compiled import kernel
-from sirocco.kernels.standing.pyramid import NO_BLOCK, ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.standing.pyramid import (
+    BORN,
+    DEAD,
+    EXPIRES,
+    NO_BLOCK,
+    ROW_WORDS,
+    STATE_FREE,
+    STATE_MASK,
+)
 
 __all__ = [
     "COUNT_MASK",
@@ -397,9 +405,9 @@ def follow(
             is_outside = (
                 not is_satisfied
                 and row_keys[row] == keys[this]
-                and positions[this] >= row_words[base]
-                and positions[this] < row_words[base + 1]
-                and arrival_ms[this] < row_words[base + 2]
+                and positions[this] >= row_words[base + BORN]
+                and positions[this] < row_words[base + DEAD]
+                and arrival_ms[this] < row_words[base + EXPIRES]
             )
             phase = np.int64(REPORTED)
             has_left = False
@@ -645,7 +653,7 @@ def sweep_sets(
                 entries[first + kept * ENTRY_WORDS + 1] = generation
                 entries[first + kept * ENTRY_WORDS + 2] = entries[first + j * ENTRY_WORDS + 2]
                 kept += 1
-                ended += np.int64(row_words[row * ROW_WORDS + 1] != _FOR_EVER)
+                ended += np.int64(row_words[row * ROW_WORDS + DEAD] != _FOR_EVER)
         if kept < count:
             progress[ENTRIES] -= count - kept
             progress[HELD] -= (count - kept) * ENTRY_BYTES

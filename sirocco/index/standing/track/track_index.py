@@ -21,7 +21,7 @@ from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.grid import Grid
 from sirocco.index.standing.limits import LIMITS, StandingLimits
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.row_store import BORN, NEVER_DEAD, RowStore
+from sirocco.index.standing.row_store import NEVER_DEAD, RowStore
 from sirocco.index.standing.track.last_objects import NOT_KNOWN
 from sirocco.index.standing.track.member_checks import accepted_pairs, satisfied_members
 from sirocco.index.standing.track.track_pairs import (
@@ -35,7 +35,7 @@ from sirocco.index.standing.track.track_state import state_of
 from sirocco.index.standing.track.tracked_values import TrackedValues
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.kernels.standing.pyramid import ROW_WORDS
+from sirocco.kernels.standing.pyramid import BORN, ROW_WORDS
 from sirocco.kernels.standing.track_sets import ENTERS, EXITS, INSIDE, REFUSED, STALE
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 

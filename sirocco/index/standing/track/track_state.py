@@ -11,13 +11,12 @@ import numpy.typing as npt
 from sirocco.index.base.query_rows import QueryRows
 from sirocco.index.standing.export import export_queries
 from sirocco.index.standing.range_index import RangeIndex
-from sirocco.index.standing.row_store import BORN, DEAD
 from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.standing.track.stays import Stays
 from sirocco.index.standing.track.tracked_rows import TrackedRows
 from sirocco.index.standing.track.value_sets import ValueSets
 from sirocco.kernels.base.sorting import sorted_distinct
-from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.standing.pyramid import BORN, DEAD, ROW_WORDS, STATE_FREE, STATE_MASK
 from sirocco.kernels.standing.track_sets import DUE, NEVER_DUE, PHASE, REPORTED
 from sirocco.model.term_hashing import WIRE_TERMS
 
