@@ -52,8 +52,10 @@ _EXPLAIN_S = 30.0
 _ANSWER_FACTOR = 3
 _OBJECT_BYTES = 1_000
 
-# Answers of more objects are written beside the loop.
+# Answers of more objects, or more bytes, are written beside the loop: 500 objects of the greatest
+# size take a second.
 _INLINE_OBJECTS = 500
+_INLINE_BYTES = 1 << 18
 
 _EXPLAIN_MEMBERS = frozenset({"query", "object", "arrival", "window", "search"})
 
@@ -87,7 +89,7 @@ class Searches:
                 state = _Growing(query, now, position, allow_partial, _Growth(limits, room))
                 answer = await connected.client.answer_of(state)
                 write = partial(_written, answer, form)
-                if len(answer) <= _INLINE_OBJECTS:
+                if state.is_small:
                     content = write()
                 else:
                     content = await front.work(caller, write)
@@ -229,6 +231,11 @@ class _Growing(Searching):
         self._growth = growth
         self._objects = self._bytes = 0
         super().__init__(query, now_ms, position_token, allow_partial)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its answer is written in no time."""
+        return self._objects <= _INLINE_OBJECTS and self._bytes <= _INLINE_BYTES
 
     def restart(self) -> None:
         """Begins anew."""
