@@ -104,10 +104,10 @@ class Stream:
             spent.take_s += time.thread_time() - begin_s
             spent.steps += sum(len(one.results) for one in reported)
             # The archive keeps up: slices that it lacks are not merged yet.
-            self.slot.manifest.saved_seq = self.slot.store.next_seq - 1
+            self.slot.past.manifest.saved_seq = self.slot.past.store.next_seq - 1
             begin_s = time.thread_time()
-            while (job := self.slot.next_job()) is not None:
-                self.slot.worked(job())
+            while (job := self.slot.past.next_job()) is not None:
+                self.slot.past.worked(job())
             spent.merge_s += time.thread_time() - begin_s
         return spent
 
@@ -215,7 +215,7 @@ def main() -> None:
         objects_per_s=round(stored.objects / stored.total_s),
         take_ns=round(1e9 * stored.take_s / stored.objects),
         merge_ns=round(1e9 * stored.merge_s / stored.objects),
-        slices=len(stream.slot.store.slices),
+        slices=len(stream.slot.past.store.slices),
     )
     queries = make_queries(stream, asked.queries, asked.side, window_ms, step_ms, asked.seed)
     starts_ms = [

@@ -165,9 +165,9 @@ def _take_all(slot: Slot, counts: LeafCounts, records: list[tuple[str, bytes]]) 
                     counts.take(slot.number, report.batch, report.object_rows)
         for _, found in founds(reports):
             write(found)
-        slot.manifest.saved_seq = slot.store.next_seq - 1
-        while (job := slot.next_job()) is not None:
-            slot.worked(job())
+        slot.past.manifest.saved_seq = slot.past.store.next_seq - 1
+        while (job := slot.past.next_job()) is not None:
+            slot.past.worked(job())
     return hits
 
 
@@ -213,10 +213,10 @@ def _slice_cost(stream: Stream) -> float:
     slot.open(0, 0, 1, 0)
     for offset, record in enumerate(_records(stream)):
         slot.take([(offset, record)])
-    while (job := slot.next_job()) is not None:
-        slot.worked(job())
-    blobs = [bytes(write_slice(each)) for each in slot.store.slices]
-    objects = sum(each.last_seq - each.first_seq + 1 for each in slot.store.slices)
+    while (job := slot.past.next_job()) is not None:
+        slot.past.worked(job())
+    blobs = [bytes(write_slice(each)) for each in slot.past.store.slices]
+    objects = sum(each.last_seq - each.first_seq + 1 for each in slot.past.store.slices)
     seconds = min(
         seconds_of(lambda: [read_slice(blob, HASHING) for blob in blobs])[0] for _ in range(PASSES)
     )

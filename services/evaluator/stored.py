@@ -16,7 +16,7 @@ from sirocco.index.store import terms_search
 from sirocco.index.store.frequent_terms import list_frequent
 from sirocco.index.store.gathering import row_bytes
 from sirocco.index.store.slices import SealedSlice
-from sirocco.index.store.store import SlotStore, StoreView, slice_table
+from sirocco.index.store.store import StoreView, slice_table
 from sirocco.index.store.store_condition import Bounds, Condition
 from sirocco.index.store.store_search import Hits, gather, scan_range
 from sirocco.index.store.term_names import TermNames
@@ -28,7 +28,7 @@ from sirocco.protocol.contract.columns import NO_EVENTS
 from sirocco.protocol.contract.messages import NO_OBJECTS
 from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.reports.history_answers import events_of
-from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest
+from sirocco.protocol.evaluator.slot.stored_past import StoredPast
 from sirocco.protocol.search.messages import Ranking
 from sirocco.services.evaluator.answers.slot_interface import (
     Counted,
@@ -46,8 +46,7 @@ class HoldsStore(Protocol):
 
     reached: Reached
     map_version: int
-    store: SlotStore
-    manifest: ArchiveManifest
+    past: StoredPast
     settled: tuple[int, int]
 
     @property
@@ -75,7 +74,7 @@ class StoredSlot:
         # may be reported without need, but is never missing.
         least_version = self.slot.least_version
         settled_version, settled_seq = self.slot.settled
-        view, manifest = self.slot.store.view(), self.slot.manifest
+        view, manifest = self.slot.past.store.view(), self.slot.past.manifest
         return StoredSearch(
             view,
             manifest.earliest_ms,

@@ -23,7 +23,6 @@ from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached, 
 from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from sirocco.protocol.evaluator.reports import partial_records
-from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.step_records import StepReport
 from sirocco.protocol.evaluator.slot import checkpoint as slot_checkpoint
 from sirocco.protocol.evaluator.slot.query_changes import Changed, QueryChanges
@@ -178,10 +177,11 @@ def _due_at_its_time(self: StepIndex, time_ms: int, at_most: int) -> list[tuple[
     return _take_due(self, time_ms + 1, at_most)
 
 
-def _empty_report_with_time(self: Slot, end: int) -> Report:
-    report = _empty_report(self, end)
-    report.time_ms = self.time_ms
-    return report
+def _take_with_times(self: Slot, records: list[Any], steps_max: int) -> list[Any]:
+    reports = _slot_take(self, records, steps_max)
+    for report in reports:
+        report.time_ms = reports[-1].time_ms
+    return reports
 
 
 def _time_with_the_first(report: StepReport, limits: RecordLimits) -> Iterator[tuple[int, Found]]:
@@ -259,7 +259,6 @@ def _without_grace(seed: int, checkpoints_ms: int) -> ProcessLimits:
 _follow_lifetimes = QueryChanges.follow_lifetimes
 _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
-_empty_report = Slot._empty_report
 _step_founds = partial_records.step_founds  # type: ignore[attr-defined]
 _tell = Slot._report_changes
 _slot_take = Slot.take
@@ -398,7 +397,7 @@ LIST_PLANTS = (
     Plant(
         "a record carries a slot's time before the reports that belong to it",
         "kill-evaluator",
-        ((Slot, "_empty_report", _empty_report_with_time),),
+        ((Slot, "take", _take_with_times),),
     ),
     Plant(
         "the first record of a split step carries the time",

@@ -54,7 +54,7 @@ def offsets(machine: EvaluatorMachine, slots: tuple[int, ...]) -> dict[int, int]
     return {
         number: slot.offset
         for number, slot in machine.slots.items()
-        if number in slots and not slot.lacks_slices
+        if number in slots and not slot.past.lacks_slices
     }
 
 

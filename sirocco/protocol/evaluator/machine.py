@@ -148,7 +148,7 @@ class EvaluatorMachine:
         """Whether everything granted is here, past objects as well."""
         # Other threads ask.
         slots = list(self.slots.values())
-        return self.holdings.ready and not any(slot.lacks_slices for slot in slots)
+        return self.holdings.ready and not any(slot.past.lacks_slices for slot in slots)
 
     @property
     def is_paused(self) -> bool:
@@ -375,7 +375,7 @@ class EvaluatorMachine:
                 (is_time and now_ms - slot.saved_ms >= limits.checkpoint_interval_ms)
                 or slot.number in self._requested_saves
                 or slot.queries.unsaved >= limits.checkpoint_changes
-                or (slot.number in self._early_saves and not slot.manifest.is_saving)
+                or (slot.number in self._early_saves and not slot.past.manifest.is_saving)
             )
         ]
         return min(due, key=lambda slot: slot.saved_ms, default=None)
@@ -395,7 +395,7 @@ class EvaluatorMachine:
     def _may_save(self, slot: Slot) -> bool:
         """Whether a slot is between two records that it takes without care, and is complete."""
         is_busy = slot.number in self.stepping or slot.number in self.careful_reading
-        return not is_busy and not slot.lacks_slices
+        return not is_busy and not slot.past.lacks_slices
 
     def _mark(self, slots: list[Slot]) -> list[Effect]:
         if not slots:
@@ -436,8 +436,8 @@ class EvaluatorMachine:
     def _written(self, slot: Slot, taken: CheckpointTaken) -> list[Effect]:
         """Takes notice of a checkpoint in the archive, this owner's or a former one's."""
         if self.holdings.view.checkpoints[SLOTS, slot.number] == taken:
-            return [Discard(name) for name in slot.manifest.durable(taken.name)]
-        slot.manifest.superseded(taken.name)
+            return [Discard(name) for name in slot.past.manifest.durable(taken.name)]
+        slot.past.manifest.superseded(taken.name)
         return []
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
@@ -474,7 +474,7 @@ class EvaluatorMachine:
             self._deferred.add(number)
         else:
             begun.append(Follow(SLOTS, number, event.offset))
-        if slot.lacks_slices:
+        if slot.past.lacks_slices:
             assert event.state is not None
             names = tuple(slice_names(number, event.state))
             begun.append(LoadSlices(number, event.epoch, names))
@@ -485,7 +485,7 @@ class EvaluatorMachine:
         number = event.slot
         if not self._is_of_load(number, event.epoch):
             return []
-        self.slots[number].complete(event.slices)
+        self.slots[number].past.complete(event.slices)
         effects = self._next_job(number)
         if number not in self.stepping and not self.careful_reading.waits(number):
             effects += self._resume_reading(number)
@@ -498,7 +498,7 @@ class EvaluatorMachine:
 
     def _next_job(self, number: int) -> list[Effect]:
         """Starts a job, if one is due: sealing a full slice, or merging many slices."""
-        job = self.slots[number].next_job()
+        job = self.slots[number].past.next_job()
         if job is None:
             return []
         return [Compute((SLOTS, number, self.holdings.held[SLOTS, number].load_epoch), job)]
@@ -508,14 +508,14 @@ class EvaluatorMachine:
         # Else the store is another.
         if not self._is_of_load(number, epoch):
             return []
-        self.slots[number].worked(event.result)
+        self.slots[number].past.worked(event.result)
         return self._next_job(number)
 
     def _tidy(self) -> list[Effect]:
         settings = self._settings
         effects: list[Effect] = []
         for slot in self.slots.values():
-            if slot.lacks_slices:
+            if slot.past.lacks_slices:
                 continue
             if settings.retention_ms is not None:
                 slot.forget(settings.retention_ms)
@@ -528,12 +528,12 @@ class EvaluatorMachine:
     @staticmethod
     def _forget(slot: Slot, before_ms: int) -> list[Effect]:
         """Deletes slices from the archive that are too old, and those that no checkpoint names."""
-        names = slot.manifest.forget(before_ms)
+        names = slot.past.manifest.forget(before_ms)
         if not names:
             return []
         discards: list[Effect] = [Discard(name) for name in names]
         # Owners that ended may have written slices that no checkpoint in force names.
-        first = slot.manifest.first_name
+        first = slot.past.manifest.first_name
         return discards if first is None else [*discards, Sweep(slice_prefix(slot.number), first)]
 
     def _pause(self) -> list[Effect]:
@@ -546,7 +546,9 @@ class EvaluatorMachine:
         limit = self._settings.store_bytes_max
         if limit is None:
             return []
-        waiting = {n: each.unarchived_bytes for n, each in self.slots.items() if each.is_archiving}
+        waiting = {
+            n: each.past.unarchived_bytes for n, each in self.slots.items() if each.is_archiving
+        }
         # If every slot is below this, all together are below half of the limit.
         share = limit // (2 * len(self.slots)) if self.slots else limit
         self._early_saves = {number for number, bytes_ in waiting.items() if bytes_ > share}
@@ -567,7 +569,9 @@ class EvaluatorMachine:
         effects = self._mark([slot])
         epoch = self._epoch(slot.number)
         name = checkpoint_name(SLOTS, slot.number, slot.offset, epoch)
-        spans, new_slices = slot.manifest.begin_save(name, slot.store.slices, slot.limits.full_rows)
+        spans, new_slices = slot.past.manifest.begin_save(
+            name, slot.past.store.slices, slot.limits.full_rows
+        )
         state = slot_state(slot, now_ms, spans)
         effects.append(
             SaveCheckpoint(

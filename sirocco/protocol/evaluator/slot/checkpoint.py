@@ -64,9 +64,9 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         **_knn_state(standing),
         **_steps_state(standing),
         **_tracked_state(standing),
-        **_prefixed("store", slot.store.state(slot.hashing)),
+        **_prefixed("store", slot.past.store.state(slot.hashing)),
         **slot.queries.endings.state(),
-        **slot.manifest.state(),
+        **slot.past.manifest.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
         "analysis": np.array([ANALYSIS - slot.queries.has_former_texts], np.int64),
     }
@@ -118,14 +118,14 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...] | Non
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
     # Checkpoints have the hashes of the wire; a process numbers terms anew.
-    slot.store = SlotStore.restore(
+    slot.past.store = SlotStore.restore(
         _without("store", state), slot.limits, slot.hashing, is_former=is_former(state, ANALYSIS)
     )
     if slices is None:
-        slot.expect_slices(state)
+        slot.past.expect_slices(state)
     else:
-        slot.put_slices(state, slices)
-    slot.add_targets()
+        slot.past.put_slices(state, slices)
+    slot.reports.add_targets()
 
 
 def _copied_state(slot: Slot) -> Columns:

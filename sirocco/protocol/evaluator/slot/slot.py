@@ -8,25 +8,19 @@ passed it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 
-from sirocco.index.base.stored_rows import StoredRows
 from sirocco.index.standing.limits import StandingLimits
 from sirocco.index.standing.track.track_pairs import Members
-from sirocco.index.store.slices import SealedSlice
-from sirocco.index.store.sliding_term_counts import NOTHING_FORGOTTEN
-from sirocco.index.store.store import Job, SlotStore, StoreLimits, StoreView
+from sirocco.index.store.store import StoreLimits, StoreView
 from sirocco.index.store.term_names import TermNames
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
-from sirocco.protocol.contract.columns import NO_EVENTS
-from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import (
     NEVER_MS,
-    NO_OBJECTS,
     NO_PAST,
     Installed,
     Routed,
@@ -37,22 +31,19 @@ from sirocco.protocol.contract.positions import (
     position_after,
     position_of,
 )
-from sirocco.protocol.contract.record_sizes import partition_of
 from sirocco.protocol.evaluator.limits import LIMITS
 from sirocco.protocol.evaluator.reports.history_answers import (
-    events_of,
     history_reports,
 )
 from sirocco.protocol.evaluator.reports.match_records import Report
 from sirocco.protocol.evaluator.reports.partial_records import Reports
 from sirocco.protocol.evaluator.reports.step_answers import StepSearches
-from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResult
-from sirocco.protocol.evaluator.slot.archived_slices import ArchiveManifest, span_of
+from sirocco.protocol.evaluator.reports.step_records import StepResult
 from sirocco.protocol.evaluator.slot.query_changes import Changed, QueryChanges
 from sirocco.protocol.evaluator.slot.record_batch import Part, joined
-from sirocco.protocol.evaluator.standing.hits import Hits
+from sirocco.protocol.evaluator.slot.slot_reports import SlotReports, put_hits
+from sirocco.protocol.evaluator.slot.stored_past import StoredPast
 from sirocco.protocol.evaluator.standing.knn_radii import KnnRadii
-from sirocco.protocol.evaluator.standing.query_ends import EndReport, QueryEnd
 from sirocco.protocol.evaluator.standing.query_families import TRACKED
 from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
 
@@ -87,10 +78,10 @@ class Slot:
         reached: how far each intake partition has been taken.
         standing: its queries.
         queries: what changes do to these.
-        store: its objects.
-        limits: of the store.
+        past: its objects.
+        reports: makes its reports.
+        limits: of their store.
         hashing: numbers the terms of queries and objects.
-        manifest: which slices are in the archive.
         map_version: the newest of any routed record that was taken, marks included.
         least_version: the oldest map by which any later object is routed; 0 while it is not known.
         steps_total: how many steps of terms and ranked queries were taken; searches of the past
@@ -127,14 +118,11 @@ class Slot:
         self.hashing = hashing
         self.queries = QueryChanges(hashing, standing_limits)
         self.standing = self.queries.standing
-        self.store = SlotStore(self.limits)
-        self.manifest = ArchiveManifest(slot=number)
+        self.past = StoredPast(number, self.limits)
         self._report_steps_max = report_steps_max
         self._gap_ms = gap_ms
-        self._is_working = False
         self._term_names = TermNames(hashing)
         self._analyser = analyser or TextAnalyser()
-        self._forgotten = NOTHING_FORGOTTEN
         self.map_version = 0
         # Intake partition → the oldest map by which its later objects are routed.
         self._least_versions: dict[int, int] = {}
@@ -146,13 +134,10 @@ class Slot:
         self.radii: KnnRadii | None = None
         self._searches: _Searches | None = None
         self._is_behind = False
-        # The state whose slices are still to be loaded; None: they are here.
-        self._unloaded: State | None = None
         self._log_end = 0
         self.saved_offset = 0
         self.saved_ms = 0
-        self._sent = np.zeros(partials_partitions, np.int64)
-        self._targets = np.empty(0, np.int32)
+        self.reports = SlotReports(number, self.standing, partials_partitions)
         self._intake_partitions = 0
 
     def open(self, offset: int, log_end: int, intake_partitions: int, now_ms: int) -> None:
@@ -163,7 +148,7 @@ class Slot:
         self.saved_ms = now_ms
         self._intake_partitions = intake_partitions
         # Marks to every target preceded the checkpoint, so each has been sent at least this much.
-        self._sent[:] = position_of(offset)
+        self.reports.sent[:] = position_of(offset)
 
     @property
     def time_ms(self) -> int:
@@ -171,25 +156,17 @@ class Slot:
         return self.reached.time_ms(self._intake_partitions)
 
     @property
-    def lacks_slices(self) -> bool:
-        """Whether slices of its checkpoint are still to be loaded from the archive.
-
-        Meanwhile it matches, but it does not answer from the past, and it is not saved.
-        """
-        return self._unloaded is not None
-
-    @property
     def is_catching_up(self) -> bool:
         """Whether a search would miss objects that a former owner could find.
 
         Its log holds more that was written before it was opened here, or slices are missing.
         """
-        return self._is_behind or self.lacks_slices
+        return self._is_behind or self.past.lacks_slices
 
     @property
     def awaits_slices(self) -> bool:
         """Whether the next step can be taken only when the slices are here."""
-        return self.lacks_slices and self.standing.steps.next_ms <= self._due_ms
+        return self.past.lacks_slices and self.standing.steps.next_ms <= self._due_ms
 
     @property
     def is_stepping(self) -> bool:
@@ -237,21 +214,19 @@ class Slot:
                 whose time passed them: `is_stepping`, and reading continues at `offset`.
         """
         assert not self.is_stepping
-        if self.standing.names.forget_subscribers():
-            self._targets = np.empty(0, np.int32)
-            self.add_targets()
+        self.reports.forget_targets()
         reports: Reports = []
         parts: list[Part] = []
         before_ms = self.reported_ms
         for offset, message in records:
             if isinstance(message, Installed):
-                if self.lacks_slices and self._needs_slices(message):
+                if self.past.lacks_slices and self._needs_slices(message):
                     break
                 if self.queries.moves_values(message):
                     # Objects before the change count for which values are inside by now.
                     reports += self._flush(parts, position_of(offset))
                 changed = self.queries.install(offset, message, self.time_ms)
-                self.add_targets()
+                self.reports.add_targets()
                 if changed.has_reports:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
@@ -281,7 +256,7 @@ class Slot:
         self._reclaim()
         if self.least_version > self.settled[0]:
             # What was taken is in the store by now.
-            self.settled = self.least_version, self.store.next_seq
+            self.settled = self.least_version, self.past.store.next_seq
         # Only now, with everything in the store: searches run in other threads.
         self._is_behind = self.offset < self._log_end
         return reports
@@ -327,10 +302,10 @@ class Slot:
         """Evaluates steps that are reported together, in each turn up to one that searches."""
         results: list[StepResult] = []
         searches = StepSearches(
-            self.store.view(),
+            self.past.store.view(),
             self._term_names,
             self.standing.steps.complete,
-            self._forgotten,
+            self.past.forgotten,
             self._gap_ms,
         )
         for number, (result, work) in enumerate(searches.results(due), start=1):
@@ -339,7 +314,7 @@ class Slot:
                 results.append(result)
             if work and number < len(due):
                 yield []
-        return [self._step_report(results, pinned)]
+        return [self.reports.steps(results, pinned)]
 
     def _past_turns(
         self, changed: Changed, view: StoreView, pinned: int
@@ -351,13 +326,8 @@ class Slot:
                 yield []
                 continue
             self._note_step(len(found.objects))
-            report = self._empty_report(pinned)
-            report.objects, report.events = found.objects, found.events
-            report.positions = np.full(len(found.objects), pinned, np.int64)
-            report.pinned = pinned
-            _put_hits(report, found.hits)
-            yield [report]
-        return [self._end_report(changed.reported_ends, pinned)] if changed.reported_ends else []
+            yield [self.reports.matches(found.objects, found.events, found.hits, pinned)]
+        return [self.reports.ends(changed.reported_ends, pinned)] if changed.reported_ends else []
 
     def _note_step(self, objects: int) -> None:
         """Counts a step that looks at so many objects."""
@@ -379,7 +349,7 @@ class Slot:
             if row >= 0:
                 self.queries.note_expired([(each.handle, each.revision)])
         pinned = position_after(self.offset - 1)
-        reports = self._report_exits([left], pinned) or [self._empty_report(self.reported_upto)]
+        reports = self._report_exits([left], pinned) or [self.reports.empty(self.reported_upto)]
         reports[-1].time_ms = self.reported_ms
         return reports
 
@@ -390,7 +360,7 @@ class Slot:
         self.steps_total += 1
         pinned = position_after(self.offset - 1)
         found = [] if told is None else [told]
-        reports = self._pinned_reports(found, pinned) or [self._empty_report(self.reported_upto)]
+        reports = self.reports.pinned(found, pinned) or [self.reports.empty(self.reported_upto)]
         reports[-1].time_ms = self.reported_ms
         return reports
 
@@ -401,16 +371,13 @@ class Slot:
         before_ms = min(before_ms, self.queries.lifetimes.next_ms)
         due = self.queries.endings.take_due(min(self.time_ms, before_ms), self._report_steps_max)
         self.steps_total += len(due)
-        report = self._end_report(due, position_after(self.offset - 1))
+        report = self.reports.ends(due, position_after(self.offset - 1))
         report.time_ms = self.reported_ms
         return [report]
 
-    def _end_report(self, ends: list[QueryEnd], pinned: int) -> EndReport:
-        return EndReport(self.number, pinned, NO_TIME_MS, self._sent, ends, pinned)
-
     def report(self) -> Report:
         """Returns a report without objects: the position and the time of the slot."""
-        report = self._empty_report(self.reported_upto)
+        report = self.reports.empty(self.reported_upto)
         report.time_ms = self.reported_ms
         return report
 
@@ -423,68 +390,17 @@ class Slot:
 
     # --- objects of the past
 
-    def expect_slices(self, state: State) -> None:
-        """Notes that the slices that a checkpoint relies on are loaded later."""
-        self._unloaded = state
-
-    def put_slices(self, state: State, slices: tuple[SealedSlice, ...]) -> None:
-        """Takes the slices that a checkpoint relies on."""
-        for each in slices:
-            self.store.adopt(each)
-        self.manifest.restore(state, slices)
-
-    def complete(self, slices: tuple[SealedSlice, ...]) -> None:
-        """Takes the slices that were loaded later; from then on it can be searched."""
-        assert self._unloaded is not None
-        self.put_slices(self._unloaded, slices)
-        # Only now, with everything in place: searches run in other threads.
-        self._unloaded = None
-
-    def next_job(self) -> Callable[[], Job] | None:
-        """Returns the next job to speed up searches, one at a time; `worked` takes its result."""
-        # Without the loaded slices, neighbours in the store may not be neighbours in the log.
-        if self._is_working or self.lacks_slices:
-            return None
-        job = self.store.next_job(self.manifest.saved_seq)
-        if job is None:
-            return None
-        self._is_working = True
-
-        def run() -> Job:
-            job.run()
-            return job
-
-        return run
-
-    def worked(self, job: Job) -> None:
-        """Replaces slices by the one that a job has made of them."""
-        self._is_working = False
-        self.store.install(job)
-
     def forget(self, retention_ms: int) -> None:
         """Drops objects from memory that arrived too long ago."""
         if self.time_ms != NO_TIME_MS:
-            for slice_ in self.store.forget(self.reported_ms - retention_ms):
-                self._note_evicted(slice_)
+            self.past.forget(self.reported_ms - retention_ms)
 
     def evict(self, bytes_max: int) -> None:
         """Drops the oldest objects from memory while they take too much.
 
         Objects that the archive lacks stay, and those that steps of standing queries will count.
         """
-        needed_ms = self.standing.steps.oldest_ms
-
-        def may_evict(slice_: SealedSlice) -> bool:
-            return slice_.arrival_last_ms < needed_ms and bool(self.manifest.parts(span_of(slice_)))
-
-        for slice_ in self.store.evict(bytes_max, may_evict):
-            self._note_evicted(slice_)
-
-    @property
-    def unarchived_bytes(self) -> int:
-        """Memory of the sealed objects that the archive lacks: they cannot leave."""
-        saved_seq = self.manifest.saved_seq
-        return sum(each.bytes_total for each in self.store.slices if each.last_seq > saved_seq)
+        self.past.evict(bytes_max, self.standing.steps.oldest_ms)
 
     @property
     def is_archiving(self) -> bool:
@@ -493,30 +409,9 @@ class Slot:
         Without new records there is no new checkpoint: slices sealed since then wait for more
         records.
         """
-        return self.manifest.is_saving or self.offset > self.saved_offset
-
-    def _note_evicted(self, slice_: SealedSlice) -> None:
-        self.manifest.note_evicted(slice_)
-        self._forgotten = self._forgotten.and_slice(slice_)
+        return self.past.manifest.is_saving or self.offset > self.saved_offset
 
     # --- reports
-
-    def _empty_report(self, end: int) -> Report:
-        # Only the last report has the time: everything that belongs to it comes before.
-        return Report(
-            slot=self.number,
-            end=end,
-            time_ms=NO_TIME_MS,
-            sent=self._sent,
-            targets=self._targets,
-            table=self.standing.plain_names,
-            objects=NO_OBJECTS,
-            events=NO_EVENTS,
-            positions=np.empty(0, np.int64),
-            object_rows=_NO_HITS,
-            query_rows=_NO_HITS,
-            objects_total=0,
-        )
 
     def _accept(self, offset: int, message: Routed, parts: list[Part]) -> None:
         fresh_from = self.reached.accept(message.intervals)
@@ -551,16 +446,16 @@ class Slot:
         report = self._match(parts, end)
         parts.clear()
         told = self.standing.take_told()
-        return [report, *self._pinned_reports([] if told is None else [told], end)]
+        return [report, *self.reports.pinned([] if told is None else [told], end)]
 
     def _match(self, parts: list[Part], end: int) -> Report:
-        report = self._empty_report(end)
+        report = self.reports.empty(end)
         if not parts:
             return report
         batch = joined(parts, self.hashing, self._analyser, keeps_order=self.standing.has_patterns)
         own, rows = batch.own()
         hits = self.standing.match(batch, own, rows)
-        self.store.append(own.objects, *own.columns, own.own_terms)
+        self.past.store.append(own.objects, *own.columns, own.own_terms)
         report.objects, report.events, report.positions = (
             batch.objects,
             batch.events,
@@ -568,20 +463,8 @@ class Slot:
         )
         report.objects_total = len(own)
         report.batch = batch
-        _put_hits(report, hits)
+        put_hits(report, hits)
         return report
-
-    def _step_report(self, results: list[StepResult], pinned: int) -> StepReport:
-        return StepReport(
-            slot=self.number,
-            end=pinned,
-            time_ms=NO_TIME_MS,
-            sent=self._sent,
-            targets=self._targets,
-            table=self.standing.names,
-            results=results,
-            pinned=pinned,
-        )
 
     def _report_changes(self, changed: Changed, pinned: int) -> Reports:
         """Reports what changes bring; what they ask of the past follows in `continue_steps`."""
@@ -596,31 +479,19 @@ class Slot:
                 )
                 for row, by, is_continued in changed.ended
             ]
-            reports.append(self._step_report(ended, pinned))
+            reports.append(self.reports.steps(ended, pinned))
         if changed.history_requests:
-            turns = self._past_turns(changed, self.store.view(), pinned)
+            turns = self._past_turns(changed, self.past.store.view(), pinned)
             self._searches = _Searches(turns, pinned, self.reported_ms)
             return reports
         if changed.reported_ends:
-            reports.append(self._end_report(changed.reported_ends, pinned))
+            reports.append(self.reports.ends(changed.reported_ends, pinned))
         return reports
 
     def _report_exits(self, left: list[Members], pinned: int) -> Reports:
         """Reports the values that are no longer inside queries that ended, or moved."""
         found = [each for each in map(self.standing.exits, left) if each is not None]
-        return self._pinned_reports(found, pinned)
-
-    def _pinned_reports(self, found: list[tuple[StoredRows, Hits]], pinned: int) -> Reports:
-        """Reports events of tracked values at one position."""
-        reports: Reports = []
-        for stored, hits in found:
-            report = self._empty_report(pinned)
-            report.objects, report.events = stored.objects, events_of(stored)
-            report.positions = np.full(len(stored), pinned, np.int64)
-            report.pinned = pinned
-            _put_hits(report, hits)
-            reports.append(report)
-        return reports
+        return self.reports.pinned(found, pinned)
 
     @staticmethod
     def _needs_slices(message: Installed) -> bool:
@@ -632,17 +503,3 @@ class Slot:
         # answered also for queries that the same record removes.
         if self._searches is None:
             self.standing.reclaim(self.time_ms, self.offset)
-
-    def add_targets(self) -> None:
-        """Finds the Kafka partitions of subscribers that are new here."""
-        names = self.standing.names.subscriber_names[len(self._targets) :]
-        if names:
-            targets = [partition_of(name, len(self._sent)) for name in names]
-            self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
-
-
-def _put_hits(report: Report, hits: Hits) -> None:
-    report.table = hits.names
-    report.object_rows, report.query_rows = hits.object_rows, hits.query_rows
-    report.changes, report.distances_m = hits.changes, hits.distances_m
-    report.are_candidates = hits.are_candidates

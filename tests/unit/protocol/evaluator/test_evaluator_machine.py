@@ -430,7 +430,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
     one.step(Computed(sealing.key, sealing.job()))
     slot = one.machine.slots[0]
-    assert slot.unarchived_bytes > 1
+    assert slot.past.unarchived_bytes > 1
 
     # test
     effects = one.tick(LIMITS.tidy_interval_ms)
@@ -445,7 +445,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     (save,) = saves(effects)
     assert (save.partition, len(save.slices)) == (0, 1)
     one.control(taken(save))
-    assert slot.unarchived_bytes == 0
+    assert slot.past.unarchived_bytes == 0
     assert one.tick(LIMITS.tidy_interval_ms) == [Follow(SLOTS, 0, 1)]
     assert not one.machine.is_paused
 
@@ -464,7 +464,7 @@ def test_slices_sealed_after_the_last_checkpoint_block_reading_only_for_a_time()
     # test: it waits while the checkpoint is on its way; then it does not.
     assert Unfollow(SLOTS, 0) in one.tick(LIMITS.tidy_interval_ms)
     one.control(taken(early))
-    assert slot.unarchived_bytes > 1
+    assert slot.past.unarchived_bytes > 1
     assert one.tick(LIMITS.tidy_interval_ms) == [Follow(SLOTS, 0, 1)]
 
     # check: the next one has it.
@@ -474,7 +474,7 @@ def test_slices_sealed_after_the_last_checkpoint_block_reading_only_for_a_time()
     (late,) = saves(effects)
     assert len(late.slices) == 1
     one.control(taken(late))
-    assert slot.unarchived_bytes == 0
+    assert slot.past.unarchived_bytes == 0
     assert one.tick(LIMITS.tidy_interval_ms) == [Follow(SLOTS, 0, 2)]
 
 

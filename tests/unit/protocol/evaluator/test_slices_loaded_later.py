@@ -98,8 +98,8 @@ def test_a_slot_matches_before_its_past_is_loaded_and_is_searched_only_after() -
     assert one.complete() == []
     assert one.evaluator.machine.searchable == {0: one.slot}
     assert one.evaluator.machine.is_complete
-    assert one.slot.store.objects_total == len(PAST) + 1
-    assert one.slot.manifest.archived.keys() == {(s.first_seq, s.last_seq) for s in one.slices}
+    assert one.slot.past.store.objects_total == len(PAST) + 1
+    assert one.slot.past.manifest.archived.keys() == {(s.first_seq, s.last_seq) for s in one.slices}
 
 
 def test_a_slot_is_not_saved_before_its_past_is_loaded() -> None:
@@ -155,9 +155,9 @@ def test_the_past_of_a_lost_slot_is_dropped() -> None:
     # Granted again, it is another slot: what was loaded for the first one does not count.
     former, one.effects = one.epoch, one._load(one.evaluator.grant(0))
     assert one.evaluator.step(SlicesLoaded(0, former, one.slices)) == []
-    assert one.slot.lacks_slices
+    assert one.slot.past.lacks_slices
     one.complete()
-    assert not one.slot.lacks_slices
+    assert not one.slot.past.lacks_slices
 
 
 def test_a_grant_without_a_loss_before_it_changes_nothing() -> None:
@@ -168,7 +168,7 @@ def test_a_grant_without_a_loss_before_it_changes_nothing() -> None:
         for each in one.evaluator.step(SlicesLoaded(0, one.epoch, one.slices))
         if isinstance(each, Compute)
     ]
-    assert not one.slot.lacks_slices
+    assert not one.slot.past.lacks_slices
     # The same holds for a merge that was begun before.
     for job in jobs:
         one.evaluator.grant(0)

@@ -164,7 +164,7 @@ def replayed(seed: int, life: Life, drift: int) -> SlotReports:
             offset = end
             if dice.random() < 0.2:
                 state = dict(read_state(write_state(slot_state(machine, 0, ()))))
-                machine = opened(slot, machine.offset, state, machine.store.slices)
+                machine = opened(slot, machine.offset, state, machine.past.store.slices)
     return published
 
 
@@ -255,7 +255,7 @@ def test_objects_are_stored_at_home_alone(seed: int) -> None:
         machine = opened(slot)
         log = [message for _, at, message in life.sent if at == slot]
         machine.take(list(enumerate(log)))
-        stored.update({slot: machine.store.objects_total})
+        stored.update({slot: machine.past.store.objects_total})
         visits += sum(len(message.objects) for message in log if isinstance(message, Routed))
     assert stored.total() == len(life.objects) < visits
 

@@ -10,7 +10,7 @@ import pytest
 from sirocco.codec.slices import write_slice
 from sirocco.index.base.compile import compile_queries
 from sirocco.index.store.slices import SealedSlice
-from sirocco.index.store.store import SlotStore, StoreLimits
+from sirocco.index.store.store import StoreLimits
 from sirocco.index.store.store_condition import ALL_TIME, Bounds, compile_condition
 from sirocco.index.store.store_search import search_knn
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
@@ -18,11 +18,11 @@ from sirocco.model.query import Query, parse_query
 from sirocco.model.text import analyse_batch
 from sirocco.protocol.contract.positions import Reached
 from sirocco.protocol.evaluator.slot.archived_slices import (
-    ArchiveManifest,
     arrivals_of,
     slice_name,
     span_of,
 )
+from sirocco.protocol.evaluator.slot.stored_past import StoredPast
 from sirocco.protocol.evaluator.standing.step_schedule import ranked_of
 from sirocco.services.evaluator.answers.slot_interface import Wanted
 from sirocco.services.evaluator.archived import ArchivedSlices
@@ -40,8 +40,7 @@ class HeldSlot:
     reached: Reached = field(default_factory=Reached)
     map_version: int = 3
     least_version: int = 0
-    store: SlotStore = field(default_factory=lambda: SlotStore(StoreLimits(active_rows=10)))
-    manifest: ArchiveManifest = field(default_factory=lambda: ArchiveManifest(slot=3))
+    past: StoredPast = field(default_factory=lambda: StoredPast(3, StoreLimits(active_rows=10)))
     settled: tuple[int, int] = (0, 0)
 
 
@@ -58,20 +57,22 @@ def slot() -> HeldSlot:
     rows = objects(ROWS)
     ones, numbers = np.ones(ROWS, np.uint64), np.arange(1, ROWS + 1).astype(np.uint64)
     arrivals_ms = 60_000 * np.arange(ROWS)
-    held.store.append(rows, ones, numbers, arrivals_ms, analyse_batch(rows.text, rows.text_offsets))
+    held.past.store.append(
+        rows, ones, numbers, arrivals_ms, analyse_batch(rows.text, rows.text_offsets)
+    )
     return held
 
 
 def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[SealedSlice]:
     """Evicts all slices but the last from memory; some of them are in the archive."""
-    slices = slot.store.slices
+    slices = slot.past.store.slices
     for number, each in enumerate(slices):
         if number in is_archived:
             archive.write(slice_name(3, span_of(each)), write_slice(each))
-            slot.manifest.archived[span_of(each)] = arrivals_of(each)
-    removed = slot.store.forget(slices[-1].arrival_first_ms)
+            slot.past.manifest.archived[span_of(each)] = arrivals_of(each)
+    removed = slot.past.store.forget(slices[-1].arrival_first_ms)
     for each in removed:
-        slot.manifest.note_evicted(each)
+        slot.past.manifest.note_evicted(each)
     return removed
 
 
@@ -108,7 +109,7 @@ def test_a_search_finds_what_has_left_memory(slot: HeldSlot) -> None:
     removed = left(slot, archive, {0, 1, 2})
     assert len(removed) == 3
     assert found(slot, archive, fires(), Bounds()) == list(range(ROWS))
-    assert slot.manifest.earliest_ms is None
+    assert slot.past.manifest.earliest_ms is None
 
 
 def test_a_window_reads_only_the_slices_that_it_reaches(slot: HeldSlot) -> None:
@@ -132,8 +133,8 @@ def test_the_nearest_outside_memory_are_looked_for_there_alone(slot: HeldSlot) -
     more = objects(5)
     ones, numbers = np.ones(5, np.uint64), np.arange(ROWS + 1, ROWS + 6).astype(np.uint64)
     terms = analyse_batch(more.text, more.text_offsets)
-    slot.store.append(more, ones, numbers, np.full(5, 60_000 * ROWS), terms)
-    assert slot.store.view().active.rows == 5
+    slot.past.store.append(more, ones, numbers, np.full(5, 60_000 * ROWS), terms)
+    assert slot.past.store.view().active.rows == 5
 
     view = StoredSlot(slot, ArchivedSlices(archive)).search().outside(wanted_of(fires()), None)
 
@@ -145,16 +146,16 @@ def test_the_nearest_outside_memory_are_looked_for_there_alone(slot: HeldSlot) -
 def test_lost_slices_are_reported_by_the_earliest_time(slot: HeldSlot) -> None:
     archive = MemoryArchive()
     left(slot, archive, {1, 2})
-    assert slot.manifest.earliest_ms == 9 * 60_000 + 1
+    assert slot.past.manifest.earliest_ms == 9 * 60_000 + 1
     assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
 
 
 def test_the_archive_gives_up_what_is_too_old(slot: HeldSlot) -> None:
     archive = MemoryArchive()
     removed = left(slot, archive, {0, 1, 2})
-    names = slot.manifest.forget(removed[1].arrival_first_ms)
+    names = slot.past.manifest.forget(removed[1].arrival_first_ms)
     assert names == [slice_name(3, span_of(removed[0]))]
-    assert slot.manifest.earliest_ms == removed[0].arrival_last_ms + 1
+    assert slot.past.manifest.earliest_ms == removed[0].arrival_last_ms + 1
     assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
 
 
@@ -266,6 +267,6 @@ def test_slices_of_the_map_in_force_are_no_leftovers(slot: HeldSlot) -> None:
     assert former_upto_ms(4) == removed[1].arrival_last_ms
     assert former_upto_ms(3) == removed[1].arrival_last_ms
     assert former_upto_ms(5) == newest_ms
-    slot.manifest.forget(newest_ms)
+    slot.past.manifest.forget(newest_ms)
     assert former_upto_ms(4) is None
     assert former_upto_ms(5) == newest_ms

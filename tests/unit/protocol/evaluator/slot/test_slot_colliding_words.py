@@ -44,7 +44,7 @@ def again(slot: Slot, hashing: TermHashing) -> Slot:
     """Returns a successor in a process with another key, from a checkpoint of this one."""
     successor = opened(hashing, slot.offset)
     state = dict(read_state(write_state(slot_state(slot, 0, ()))))
-    restore_slot(successor, state, slot.store.slices)
+    restore_slot(successor, state, slot.past.store.slices)
     return successor
 
 
@@ -169,7 +169,7 @@ def test_a_router_of_an_earlier_version_may_request_history_of_plain_range_queri
     for number, one in enumerate(objects):
         one["lon"] += number % 2
     met(slot, objects[:100], 1)
-    slot.store.seal()
+    slot.past.store.seal()
     met(slot, objects[100:], 2)
     text = f"({PAIRED[0][0]} AND {PAIRED[1][0]}) OR {PAIRED[2][0]} AND NOT {PAIRED[3][1]}"
     near = {"circle": {"lon": 1.0, "lat": 1.0, "radius_m": 50.0}}
@@ -239,8 +239,8 @@ def test_searches_meet_words(seal: bool, restart: bool) -> None:
     if restart:
         slot, hashing = again(slot, ELSEWHERE), ELSEWHERE
     if seal:
-        slot.store.seal()
-    view = slot.store.view()
+        slot.past.store.seal()
+    view = slot.past.store.view()
 
     for members, holds in standing_queries().values():
         # test

@@ -44,7 +44,7 @@ def take_one(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> Repor
 def again(slot: Slot, limits: StandingLimits = LIMITS) -> Slot:
     """Returns a successor that begins at a checkpoint of this one."""
     state = dict(read_state(write_state(slot_state(slot, 0, ()))))
-    return opened(slot.offset, state, slot.store.slices, limits)
+    return opened(slot.offset, state, slot.past.store.slices, limits)
 
 
 def matches_of(report: Report) -> list[Match]:

@@ -43,7 +43,7 @@ def again(slot: Slot) -> Slot:
     """Returns a successor that begins at a checkpoint of this one."""
     successor = opened(slot.offset)
     state = dict(read_state(write_state(slot_state(slot, 0, ()))))
-    restore_slot(successor, state, slot.store.slices)
+    restore_slot(successor, state, slot.past.store.slices)
     return successor
 
 

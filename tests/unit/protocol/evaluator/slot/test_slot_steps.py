@@ -166,10 +166,10 @@ def test_steps_report_the_results_of_searches(trial: int) -> None:
                 slot.standing.steps.share(shared)
         if rng.random() < 0.5:
             for slot in slots:
-                while (job := slot.next_job()) is not None:
-                    slot.worked(job())
+                while (job := slot.past.next_job()) is not None:
+                    slot.past.worked(job())
         for slot in slots:
-            slot.manifest.saved_seq = slot.store.next_seq - 1
+            slot.past.manifest.saved_seq = slot.past.store.next_seq - 1
             slot.forget(retention_ms)
     assert steps > 200
     # The counts kept of windows are counted as memory of the queries.

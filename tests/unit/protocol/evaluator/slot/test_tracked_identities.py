@@ -51,7 +51,7 @@ class Vans:
         if is_old:
             del state["tracked.member_identities"], state["tracked.member_is_former"]
         successor: Slot = opened(self.slot.offset)
-        restore_slot(successor, state, self.slot.store.slices)
+        restore_slot(successor, state, self.slot.past.store.slices)
         self.slot = successor
         return state
 
