@@ -72,8 +72,15 @@ def test_levels_hold_those_below_them_and_nothing_names_a_registry() -> None:
     kernels, run, dev, test = (locked(level) for level in LEVELS)
     for lower, higher in ((kernels, run), (run, dev), (dev, test)):
         assert all(higher.get(name) == entries for name, entries in lower.items())
-    for path in (ROOT / "locks").iterdir():
+    for path in (ROOT / "locks").glob("*.txt"):
         assert "://" not in path.read_text()
+
+
+def test_every_dependency_has_a_reason() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = asked(tuple(extras["optional-dependencies"]))
+    words = (ROOT / "locks/README.md").read_text()
+    assert [each for each in sorted(wanted) if not re.search(rf"\b{each}\b", words, re.I)] == []
 
 
 def test_the_set_up_installs_nothing_else() -> None:

@@ -66,7 +66,7 @@ class JwtKey:
         kid: its name; empty if it has none.
         key: the key.
         algorithms: that it may be used with.
-        thumbprint: tells it from all other keys (RFC 7638).
+        thumbprint: distinguishes it from all other keys (RFC 7638).
     """
 
     kid: str
