@@ -142,7 +142,7 @@ class SearchRun:
         )
         self._questions: dict[int, QuestionKey] = {}
         self._mark_request: asyncio.Task[None] | None = None
-        self._rows = 0
+        self._rows = self._bytes = 0
 
     def close(self) -> None:
         """Stops everything in progress: the client may have gone."""
@@ -163,7 +163,10 @@ class SearchRun:
         if not isinstance(event, PartArrived) or not isinstance(event.part, Part):
             return False
         self._rows += len(event.part.objects) + len(event.part.terms)
-        return event.part.is_last and self._rows > self._asking.limits.loop_rows_max
+        self._bytes += event.part.objects.bytes_total
+        limits = self._asking.limits
+        is_large = self._rows > limits.loop_rows_max or self._bytes > limits.loop_bytes_max
+        return event.part.is_last and is_large
 
     def step(self, event: GatherEvent) -> list[GatherEffect]:
         """Steps the gathering; returns what to do."""

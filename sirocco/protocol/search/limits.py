@@ -22,8 +22,9 @@ class SearchLimits:
             each. A slot that fails after more of them is not asked again.
         kept_bytes_max: bytes that one search may keep in a merger: a list of 10,000 objects with
             texts of some KB.
-        loop_rows_max: rows of answers that are sorted in the merger's loop, some 100 us;
-            subscribers' streams and other searches would wait for more.
+        loop_rows_max, loop_bytes_max: rows of answers that are sorted in the merger's loop, some
+            100 us, and their bytes, which are copied, some ms; subscribers' streams and other
+            searches would wait for more.
         questions_max: questions of all mergers in progress at an evaluator. Each holds its rows and
             a part or two; further ones wait at the mergers, which know their callers' time limits.
         slice_s: after this time another question gets the thread for a while. Most are answered
@@ -53,6 +54,7 @@ class SearchLimits:
     repeatable_rows_max: int = 1_000_000
     kept_bytes_max: int = 64 << 20
     loop_rows_max: int = 2_000
+    loop_bytes_max: int = 1 << 20
     questions_max: int = 512
     slice_s: float = 0.005
     part_bytes: int = 256 << 10
