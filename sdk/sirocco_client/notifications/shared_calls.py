@@ -233,7 +233,11 @@ class SharedStream:
 
     def put(self, response: ReceiveResponse) -> None:
         """Takes what arrived."""
-        self._arrived.append(response)
+        if self._arrived and _is_place(response) and _is_place(self._arrived[-1]):
+            # One comes each second as long as others get something, whether or not this one reads.
+            self._arrived[-1] = response
+        else:
+            self._arrived.append(response)
         self._wake()
 
     def end(self, error: SiroccoError) -> None:
@@ -245,3 +249,8 @@ class SharedStream:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _is_place(response: ReceiveResponse) -> bool:
+    """Whether a response only says where the subscriber is; the next one says it anew."""
+    return not response.matches.objects and not response.HasField("lists")

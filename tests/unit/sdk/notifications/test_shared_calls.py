@@ -7,8 +7,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 from sirocco_client import AsyncClient, InvalidArgument, RangeQuery
 from sirocco_client.notifications.async_subscription import AsyncSubscription
+from sirocco_client.notifications.shared_calls import SharedStream
 
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.services.embedded import EmbeddedCluster
@@ -96,6 +98,28 @@ def test_one_that_is_not_read_holds_back_nobody(running: EmbeddedCluster) -> Non
             # What came before its credit ended: records of one publication.
             assert sum(len(each.matches.objects) // 4 for each in waiting) <= 100
             assert await take(lazy, 300) == list(range(300))
+
+    run(test)
+
+
+def test_places_that_are_not_read_replace_each_other() -> None:
+    """A merger sends one each second: of a subscriber that did not read they filled the memory."""
+
+    async def test() -> None:
+        calls: Any = None
+        stream = SharedStream(calls, 1)
+        full = ReceiveResponse(cursor="0.5")
+        full.matches.objects = full.matches.queries = bytes(4)
+        lists = ReceiveResponse(cursor="0.12")
+        lists.lists.queries = bytes(4)
+        for number in range(5):
+            stream.put(ReceiveResponse(cursor=f"0.{number}"))
+        stream.put(full)
+        for number in range(6, 12):
+            stream.put(ReceiveResponse(cursor=f"0.{number}"))
+        stream.put(lists)
+        read = [await stream.read() for _ in range(len(stream._arrived))]
+        assert [each.cursor for each in read] == ["0.4", "0.5", "0.11", "0.12"]
 
     run(test)
 
