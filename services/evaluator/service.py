@@ -23,12 +23,12 @@ from sirocco.runtime.process.term_secret import SharedTerms
 from sirocco.runtime.service import Parts, Service
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.routing import RoutingArrays
-from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.archive_search import ArchivedSlices
 from sirocco.services.evaluator.leftovers import LeftoverBook
 from sirocco.services.evaluator.loads import LoadBack
 from sirocco.services.evaluator.progress_watch import StepWatch
 from sirocco.services.evaluator.search import SearchedSlot, SlotSearchFront
-from sirocco.services.evaluator.stored import StoredSlot
+from sirocco.services.evaluator.slot_store import StoredSlot
 from sirocco.services.evaluator.track_room import TrackRoom
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics

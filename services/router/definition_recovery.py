@@ -10,7 +10,7 @@ from sirocco.protocol.contract.effects import RecoveredDefinition
 from sirocco.protocol.contract.messages import NO_REVISION
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.runtime.loop.worker import Worker
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

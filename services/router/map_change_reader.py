@@ -16,7 +16,7 @@ from sirocco.protocol.contract.record_sizes import record_bytes
 from sirocco.protocol.router.machine import RouterMachine
 from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.worker import Worker
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

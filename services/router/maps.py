@@ -12,7 +12,7 @@ from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer, MapServiceSt
 from sirocco.model.errors import Unavailable
 from sirocco.protocol.contract.control_view import ControlView
 from sirocco.protocol.contract.map_change import ChangePhase, progress
-from sirocco.runtime.grpc.audited import audited
+from sirocco.runtime.grpc.call_audit import audited
 from sirocco.runtime.grpc.grpc_errors import unary
 from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
 from sirocco.runtime.process.membership import MemberInfo

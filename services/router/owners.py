@@ -39,7 +39,7 @@ from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.process.retries import pauses_s
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.quotas import TenantQueries
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 
 T = TypeVar("T")
 

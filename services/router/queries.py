@@ -23,8 +23,8 @@ from sirocco.protocol.contract.effects import (
 )
 from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.protocol.contract.plain_queries import PlainQueries
-from sirocco.runtime.grpc.audited import audited
 from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.call_audit import audited
 from sirocco.runtime.grpc.edge import connection
 from sirocco.runtime.grpc.grpc_errors import streaming, unary
 from sirocco.runtime.grpc.shares import Shares
@@ -47,7 +47,11 @@ from sirocco.services.router.changes.tenant_room import TenantRoom
 from sirocco.services.router.limits import TIMES, FrontTimes
 from sirocco.services.router.owners import Owners
 from sirocco.services.router.quotas import TenantFigures
-from sirocco.services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from sirocco.services.router.registry_definitions import (
+    PAGE_BYTES_MAX,
+    PAGE_SIZE_DEFAULT,
+    PAGE_SIZE_MAX,
+)
 from sirocco.telemetry.audit import AUDIT
 from sirocco.telemetry.metrics.router import RouterMetrics
 

@@ -31,7 +31,7 @@ from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.process.clock import monotonic_ms, now_ms
 from sirocco.services.router.limits import TIMES, FrontTimes
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from sirocco.telemetry.metrics.router import RouterMetrics
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from sirocco.services.router.publish import PublishFront
 from sirocco.services.router.publish_traces import PublishTraces
 from sirocco.services.router.queries import QueryFront
 from sirocco.services.router.quotas import TenantFigures, TenantQueries
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from sirocco.telemetry.metrics.router import RouterMetrics
 
 

@@ -21,8 +21,8 @@ from sirocco.model.folding.folded_terms import unmarked
 from sirocco.model.geometry import Circle, Region, distance_m, round_mm
 from sirocco.model.hints.places import Place, keyword_places, matched_places
 from sirocco.model.objects import ObjectRow
-from sirocco.model.outside import metres_outside
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.model.region_distance import metres_outside
 from sirocco.model.text import terms_of, tokens_of
 
 _SIGNS = {"eq": "=", "gte": "≥", "gt": ">", "lte": "≤", "lt": "<", "in": "in"}

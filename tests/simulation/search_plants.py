@@ -19,7 +19,7 @@ from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.services.evaluator import leftovers
 from sirocco.services.evaluator import slot_search as answering
 from sirocco.services.evaluator.slot_search import SlotSearch, Wanted
-from sirocco.services.evaluator.stored import StoredSearch
+from sirocco.services.evaluator.slot_store import StoredSearch
 from tests.simulation import searches
 from tests.simulation.plants import Plant
 

@@ -49,10 +49,10 @@ from sirocco.protocol.search.plan import plan_search
 from sirocco.schemes.builders.scheme import scheme_named
 from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.schemes.map.routing import RoutingArrays
-from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.archive_search import ArchivedSlices
 from sirocco.services.evaluator.leftovers import LeftoverBook
 from sirocco.services.evaluator.slot_search import SlotSearch, answer
-from sirocco.services.evaluator.stored import StoredSlot
+from sirocco.services.evaluator.slot_store import StoredSlot
 from sirocco.services.merger.search_run import PARTS
 from sirocco.transport.archive import MemoryArchive
 from tests.simulation.node import Node

@@ -41,7 +41,7 @@ from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.services.evaluator.answers.slot_interface import FoundRows, SlotSearch, Wanted
 from sirocco.services.evaluator.progress_watch import StepWatch
 from sirocco.services.evaluator.search import SlotSearchFront
-from sirocco.services.evaluator.stored import StoredSearch
+from sirocco.services.evaluator.slot_store import StoredSearch
 from sirocco.services.merger.members import Members
 from sirocco.services.merger.search import SearchFront
 from sirocco.telemetry.metrics.evaluator import EvaluatorMetrics

@@ -13,7 +13,7 @@ from sirocco_client.base.members import read_mapping, read_number, refuse_unknow
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.queries.geo.buffer import read_buffer
 from sirocco_client.queries.geo.cells import read_geohash, read_h3, read_tile
-from sirocco_client.queries.geo.written import read_geojson, read_wkt
+from sirocco_client.queries.geo.polygon_formats import read_geojson, read_wkt
 from sirocco_client.queries.regions import Circle, Polygon, Rectangle, Region
 
 

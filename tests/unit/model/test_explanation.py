@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sirocco.model.explanation import Verdict, explain
 from sirocco.model.geometry import Circle, Polygon, Rectangle, Region, distance_m, parse_region
 from sirocco.model.objects import parse_object
-from sirocco.model.outside import metres_outside
 from sirocco.model.query import parse_query
+from sirocco.model.region_distance import metres_outside
 from tests.oracle import answers, matches
 from tests.oracle.knn import Nearest
 from tests.oracle.ranges import Changes, Found

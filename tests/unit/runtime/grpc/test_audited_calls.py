@@ -12,8 +12,8 @@ import pytest
 from sirocco_api.v1 import query_service_pb2 as pb
 
 from sirocco.model.errors import Internal, NotFound, ResourceExhausted
-from sirocco.runtime.grpc import audited as module
-from sirocco.runtime.grpc.audited import audited
+from sirocco.runtime.grpc import call_audit as module
+from sirocco.runtime.grpc.call_audit import audited
 from sirocco.runtime.grpc.grpc_errors import unary
 from sirocco.telemetry.audit import AUDIT
 from tests.support.jwts import token

@@ -25,8 +25,8 @@ from sirocco.protocol.evaluator.slot.archived_slices import (
 from sirocco.protocol.evaluator.slot.stored_past import StoredPast
 from sirocco.protocol.evaluator.standing.step_schedule import ranked_of
 from sirocco.services.evaluator.answers.slot_interface import Wanted
-from sirocco.services.evaluator.archived import ArchivedSlices
-from sirocco.services.evaluator.stored import StoredSlot
+from sirocco.services.evaluator.archive_search import ArchivedSlices
+from sirocco.services.evaluator.slot_store import StoredSlot
 from sirocco.transport.archive import MemoryArchive
 from tests.support.turns import result_of
 

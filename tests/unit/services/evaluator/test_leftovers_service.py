@@ -14,7 +14,7 @@ from sirocco.model.text import analyse_batch
 from sirocco.protocol.search.messages import Leftovers
 from sirocco.schemes.map.routing import compile_map
 from sirocco.services.evaluator.leftovers import AGE_MS_MAX, LOOK_SHARE, LeftoverBook
-from sirocco.services.evaluator.stored import StoredSearch
+from sirocco.services.evaluator.slot_store import StoredSearch
 from tests.support.random_maps import random_map
 from tests.support.values import columns_of
 

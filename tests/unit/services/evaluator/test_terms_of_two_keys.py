@@ -18,7 +18,7 @@ from sirocco.protocol.search.gather_events import Ask
 from sirocco.protocol.search.messages import Part, Question
 from sirocco.protocol.search.term_merge import most_frequent
 from sirocco.services.evaluator.slot_search import answer
-from sirocco.services.evaluator.stored import StoredSearch
+from sirocco.services.evaluator.slot_store import StoredSearch
 from tests.collisions import FOUND, PAIRS
 from tests.support.gather_cluster import SLOTS, Searching, World, objects_at, snapshot
 from tests.support.values import columns_of

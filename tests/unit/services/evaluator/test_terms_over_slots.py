@@ -21,7 +21,7 @@ from sirocco.protocol.search.limits import SearchLimits
 from sirocco.protocol.search.messages import Part, Question
 from sirocco.protocol.search.term_merge import most_frequent
 from sirocco.services.evaluator.slot_search import answer
-from sirocco.services.evaluator.stored import StoredSearch
+from sirocco.services.evaluator.slot_store import StoredSearch
 from tests.support.gather_cluster import SLOTS, Searching, World, objects_at, snapshot
 from tests.support.seeds import drawn_seed
 from tests.support.values import columns_of

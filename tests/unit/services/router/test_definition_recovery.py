@@ -8,8 +8,8 @@ from sirocco.protocol.router.queries.registry_partition import Registry
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.services.embedded import EmbeddedCluster
 from sirocco.services.router.definition_recovery import DefinitionRecovery
+from sirocco.services.router.registry_definitions import StoredQueries
 from sirocco.services.router.service import RouterService
-from sirocco.services.router.stored import StoredQueries
 from tests.support.plain_client import DEADLINE_S, PlainClient, query_message
 from tests.support.waiting import eventually
 from tests.unit.services.conftest import SETTINGS

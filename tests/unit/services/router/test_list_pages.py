@@ -11,8 +11,8 @@ from typing import Any
 
 from sirocco.internal_api.v1 import owner_service_pb2 as pb
 from sirocco.model.query import parse_query
-from sirocco.services.router import stored
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router import registry_definitions
+from sirocco.services.router.registry_definitions import StoredQueries
 
 QUERY = {"kind": "range", "mode": "continuous", "text": "fire"}
 
@@ -25,7 +25,7 @@ class Stored(StoredQueries):
         gate: they go on when it is set.
     """
 
-    def __init__(self, count: int, changes_max: int = stored.CHANGES_MAX) -> None:
+    def __init__(self, count: int, changes_max: int = registry_definitions.CHANGES_MAX) -> None:
         live = SimpleNamespace(is_standing=lambda *_: True)
         registry = SimpleNamespace(offset=count, place=int, live=live)
         machine: Any = SimpleNamespace(registries={0: registry}, lifetimes_ms=lambda now_ms: now_ms)
@@ -103,12 +103,12 @@ def test_pages_take_few_threads_also_of_callers_that_have_gone() -> None:
 
         try:
             gone = await asked(20)
-            assert threads.jobs == stored.PAGES_AT_A_TIME
+            assert threads.jobs == registry_definitions.PAGES_AT_A_TIME
             for each in gone:
                 each.cancel()
             await asyncio.gather(*gone, return_exceptions=True)
             (later,) = await asked(1)
-            assert threads.jobs == stored.PAGES_AT_A_TIME
+            assert threads.jobs == registry_definitions.PAGES_AT_A_TIME
         finally:
             read.gate.set()
         assert len((await later).queries) == 1

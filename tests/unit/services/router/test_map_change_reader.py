@@ -23,7 +23,7 @@ from sirocco.services.router.map_change_reader import (
     MapChangeReader,
     pieces,
 )
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from tests.support.registry_log import query
 from tests.support.values import change_of, request_of
 from tests.support.waiting import eventually

@@ -35,7 +35,7 @@ from sirocco.runtime.process.membership import MemberInfo
 from sirocco.services.router.limits import TIMES
 from sirocco.services.router.owners import REQUEST_BYTES_MAX, OwnerBack, Owners, write_request
 from sirocco.services.router.quotas import TenantQueries
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from tests.support.change_columns import removal_requests
 
 REQUEST = ChangeRequest(

@@ -32,7 +32,7 @@ from sirocco.services.router.quotas import (
     TenantFigures,
     TenantQueries,
 )
-from sirocco.services.router.stored import StoredQueries
+from sirocco.services.router.registry_definitions import StoredQueries
 from sirocco.telemetry.metrics.router import RouterMetrics
 
 

@@ -36,7 +36,7 @@ from sirocco.services.evaluator.answers.slot_interface import (
     SlotSearch,
     Wanted,
 )
-from sirocco.services.evaluator.archived import ArchivedSlices
+from sirocco.services.evaluator.archive_search import ArchivedSlices
 
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
 
