@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +67,9 @@ JOINED_BYTES = 1 << 16
 
 # Partition and offset, as `cursor_of` writes them: `int` would accept more forms.
 _CURSOR = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
+
+# Streams that ask the log where they begin, at a time: a call of some milliseconds each.
+OPENING_THREADS = 4
 
 # Pause for a client without a place: streams are long, so that few end meanwhile.
 STREAM_RETRY_MS = 2_000
@@ -169,6 +173,9 @@ class ReceiveFront(ReceiveServiceServicer):
         self._readers = LogReaders(log)
         # In turns of callers: a text may take a second.
         self._highlighting = WorkPool("highlights", running_each_max=1)
+        # Threads of their own: thousands of streams may ask the log for its ends at once, which may
+        # be away for long. Searches and maps are worked on in the threads that all share.
+        self._opening = ThreadPoolExecutor(OPENING_THREADS, "subscriptions")
         self._known: dict[int, Tail] = {}
         self._streams: set[_Stream] = set()
 
@@ -224,6 +231,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self._tails.close()
         self._readers.close()
         self._highlighting.close()
+        self._opening.shutdown(wait=False, cancel_futures=True)
 
     def _refused(self, limit: str) -> None:
         self._metrics.stream_refusals.labels(limit=limit).inc()
@@ -261,7 +269,9 @@ class ReceiveFront(ReceiveServiceServicer):
         credit = stream.credit
         partition = partition_of(opened.subscriber, self._partitions)
         tail = stream.tail = await self._tail(partition)
-        offset = stream.offset = await asyncio.to_thread(self._begin, opened, partition)
+        loop = asyncio.get_running_loop()
+        begin = partial(self._begin, opened, partition)
+        offset = stream.offset = await loop.run_in_executor(self._opening, begin)
         # At once, so that a client that disconnects before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
         cursor_s = self._limits.cursor_ms / 1_000
@@ -358,7 +368,8 @@ class ReceiveFront(ReceiveServiceServicer):
     async def _tail(self, partition: int) -> Tail:
         if (tail := self._known.get(partition)) is None:
             loop = asyncio.get_running_loop()
-            tail = await asyncio.to_thread(self._tails.open, partition, loop)
+            begin = partial(self._tails.open, partition, loop)
+            tail = await loop.run_in_executor(self._opening, begin)
             self._known[partition] = tail
         return tail
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any
@@ -127,6 +128,37 @@ def test_the_tails_of_all_partitions_are_one_client_and_bounded_together() -> No
 
     run(test)
     log.close()
+
+
+def test_streams_that_wait_for_the_log_leave_threads_to_others(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While Kafka is away they had all threads, in which searches add up their answers."""
+    is_back = threading.Event()
+    bounds = log.bounds
+
+    def wait(topic: str, partition: int) -> tuple[int, int]:
+        is_back.wait(WAIT_S)
+        return bounds(topic, partition)
+
+    async def test() -> None:
+        front = front_of(log)
+        responses = [stream(front, Credit(1), "") for _ in range(STREAMS)]
+        await anext(responses[0])
+        monkeypatch.setattr(log, "bounds", wait)
+        opening = [asyncio.ensure_future(anext(each)) for each in responses[1:]]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), WAIT_S / 4) == 7
+        finally:
+            is_back.set()
+        await asyncio.gather(*opening)
+        for each in responses:
+            await each.aclose()
+        await asyncio.to_thread(front.close)
+
+    run(test)
 
 
 class Served:
