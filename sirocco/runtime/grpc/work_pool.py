@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ TURN_S = 0.01
 WAIT_S = 10.0
 RETRY_AFTER_MS = 500
 
-# Interval between checks of tenants that are over their budget.
+# Interval between checks of tenants that are over their budget, and of jobs that have waited long.
 LOOK_S = 0.05
 
 
@@ -104,7 +104,7 @@ class WorkPool:
         self._wait_s = wait_s
         self._turn_s = turn_s
         # In the order of their turns; those without jobs and with a full budget are forgotten.
-        self._senders: dict[tuple[str, str], _Sender] = {}
+        self._senders: OrderedDict[tuple[str, str], _Sender] = OrderedDict()
         self._waiting = 0
         self._running = 0
         self._looking: asyncio.TimerHandle | None = None
@@ -161,22 +161,29 @@ class WorkPool:
     def _dispatch(self) -> None:
         """Gives free threads to the callers whose turn it is."""
         now_ms = monotonic_ms()
-        for key in tuple(self._senders):
-            sender = self._senders[key]
+        begun, done = [], []
+        for key, sender in self._senders.items():
+            # Thousands of connections may wait: most of them are not looked at.
+            if self._running >= self._threads:
+                break
             self._drop_late(sender)
-            if self._running < self._threads and sender.may_start(now_ms, self._running_each_max):
-                # To the end of the queue.
-                del self._senders[key]
-                self._senders[key] = sender
+            if sender.may_start(now_ms, self._running_each_max):
+                begun.append(key)
                 self._begin(sender)
             elif sender.is_done(now_ms):
-                del self._senders[key]
-        if self._waiting and self._running < self._threads and self._looking is None:
+                done.append(key)
+        for key in begun:
+            self._senders.move_to_end(key)
+        for key in done:
+            del self._senders[key]
+        if self._waiting and self._looking is None:
             loop = asyncio.get_running_loop()
             self._looking = loop.call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
         self._looking = None
+        for sender in self._senders.values():
+            self._drop_late(sender)
         self._dispatch()
 
     def _drop_late(self, sender: _Sender) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sirocco.model.access import Grant
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
-from sirocco.runtime.grpc import authentication, edge
+from sirocco.runtime.grpc import authentication, edge, work_pool
 from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
 from tests.support.waiting import until
@@ -78,6 +78,26 @@ def test_turns_rotate_between_callers(by: str) -> None:
         assert order.index("one") <= 1
 
     with_pool(test, threads=1)
+
+
+def test_many_callers_do_not_look_at_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job looked at all that wait: 4,000 of 0.1 ms took the loop 4 s."""
+    looks: list[int] = []
+    is_done = work_pool._Sender.is_done
+
+    def count(sender: Any, now_ms: int) -> bool:
+        looks.append(now_ms)
+        return is_done(sender, now_ms)
+
+    monkeypatch.setattr(work_pool._Sender, "is_done", count)
+
+    async def test(pool: WorkPool) -> None:
+        done = [asks(pool, lambda: None, connection=f"ipv4:10.0.0.1:{port}") for port in range(300)]
+        await asyncio.gather(*done)
+        assert not pool._senders
+
+    with_pool(test)
+    assert len(looks) < 4 * 300
 
 
 def test_many_items_of_one_caller_are_worked_off_in_turns() -> None:
