@@ -12,6 +12,7 @@ from sirocco.protocol.contract.messages import INTAKE
 from sirocco.protocol.contract.positions import position_of
 from sirocco.runtime.process.membership import MemberInfo
 from sirocco.services.embedded import EmbeddedCluster
+from sirocco.services.merger import mark_requests
 from sirocco.services.merger.mark_requests import MarkRequests
 from sirocco.services.merger.members import Members
 from sirocco.services.router.cluster import ClusterFront
@@ -45,6 +46,52 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
         return found
 
     assert asyncio.run(run()) == ["127.0.0.1:3"]
+
+
+class Silent:
+    """Owners that confirm nothing: the positions do not exist."""
+
+    calls = 0
+    open = 0
+    most = 0
+
+    def __init__(self, channel: object) -> None:
+        pass
+
+    async def AwaitProcessed(  # noqa: N802 -- the contract's name
+        self, request: pb.AwaitProcessedRequest, timeout: float
+    ) -> None:
+        Silent.calls += 1
+        Silent.open += 1
+        Silent.most = max(Silent.most, Silent.open)
+        try:
+            await asyncio.sleep(timeout)
+        finally:
+            Silent.open -= 1
+
+
+def test_positions_that_do_not_exist_are_asked_for_by_few_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each search asked each owner ten times a second, for all of its time."""
+    monkeypatch.setattr(mark_requests, "ClusterServiceStub", Silent)
+
+    async def run() -> None:
+        store, view = MemoryMapStore(), ControlView()
+        info = MemberInfo(
+            id="router-0", service="router", address="h:1", http_address="", started_ms=0
+        )
+        store.put("member/router-0", info.form())
+        for partition in range(4):
+            view.owners[INTAKE, partition] = Ownership("router-0", 1)
+        requests = MarkRequests(view, Members(store), repeated_s=0.2)
+        tokens = [",".join(f"{p}.{offset}" for p in range(4)) for offset in range(100)]
+        await asyncio.gather(*(requests.request(token) for token in tokens))
+        await requests.close()
+
+    asyncio.run(run())
+    assert 0 < Silent.most <= 4 * mark_requests.REQUESTS_MAX
+    assert Silent.calls <= 4 * mark_requests.REQUESTS_MAX
 
 
 @pytest.mark.parametrize("router", [0, 1])
