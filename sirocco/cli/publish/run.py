@@ -14,6 +14,7 @@ from sirocco_client import Client, Publisher, Rejected, SiroccoError
 
 from sirocco.cli.files.object_format import read_by_options
 from sirocco.cli.files.object_lines import ObjectLines
+from sirocco.cli.publish.stalls import Stalls
 from sirocco.cli.terminal.bad_lines import BadLines
 from sirocco.cli.terminal.progress import Bar, lines_total
 from sirocco.cli.terminal.remote import connect
@@ -73,6 +74,7 @@ class _Run:
         self._batches = batches
         self._pace = pace
         self._lines = ObjectLines()
+        self._stalls = Stalls(name)
         # Number of objects taken, and the last line of these.
         self._taken = (0, 0)
         self._refused = 0
@@ -161,4 +163,5 @@ class _Run:
         assert self._publisher is not None
         count, line = self._taken
         known = self._publisher.acknowledged
+        self._stalls.look(known, count)
         self.bad.settle(line if known >= count else self._lines.line_of(known + 1))
