@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import grpc
 import grpc.aio
@@ -19,6 +20,11 @@ from sirocco_client.connection.kept_calls import KEPT_CALLS
 from sirocco_client.connection.retry import Retry
 from sirocco_client.connection.tokens import Token
 from sirocco_client.errors import FailedPrecondition
+
+# Channels that a client keeps open. The addresses of servers change with each of their restarts.
+CHANNELS_MAX = 64
+
+_Channel = TypeVar("_Channel")
 
 
 class ConnectionArguments(TypedDict):
@@ -105,6 +111,19 @@ class ConnectionBase(ABC):
         call.add_done_callback(lambda _: ended())
         return call
 
+    def unused(self, channels: dict[tuple[str, int], _Channel]) -> list[_Channel]:
+        """Takes out channels beyond `CHANNELS_MAX` that no call keeps.
+
+        Args:
+            channels: By address and number, the one used last at the end.
+        """
+        excess = len(channels) - CHANNELS_MAX
+        if excess <= 0:
+            return []
+        last = next(reversed(channels))
+        idle = [key for key in channels if key != last and not self.kept.has_open(*key)]
+        return [channels.pop(key) for key in idle[:excess]]
+
     def seconds(self, timeout_s: float | None) -> float:
         """Returns the time limit of a call, seconds; None: the client's."""
         return self.timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
@@ -139,11 +158,14 @@ class Connection(ConnectionBase):
         """As `ConnectionBase.channel`."""
         with self._lock:
             self.check_open()
-            channel = self._channels.get((address, number))
+            channel = self._channels.pop((address, number), None)
             if channel is None:
                 channel = self.settings.open(address, number)
-                self._channels[address, number] = channel
-            return channel
+            self._channels[address, number] = channel
+            unused = self.unused(self._channels)
+        for each in unused:
+            each.close()
+        return channel
 
     def pause(self, seconds: float) -> None:
         """Waits, or raises `FailedPrecondition` as soon as the client is closed."""
@@ -170,6 +192,7 @@ class AsyncConnection(ConnectionBase):
         """As `ConnectionBase`."""
         super().__init__(**arguments)
         self._channels: dict[tuple[str, int], grpc.aio.Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     @property
@@ -180,10 +203,14 @@ class AsyncConnection(ConnectionBase):
     def channel(self, address: str, number: int = 0) -> grpc.aio.Channel:
         """As `ConnectionBase.channel`."""
         self.check_open()
-        channel = self._channels.get((address, number))
+        channel = self._channels.pop((address, number), None)
         if channel is None:
             channel = self.settings.open_async(address, number)
-            self._channels[address, number] = channel
+        self._channels[address, number] = channel
+        for each in self.unused(self._channels):
+            closing = asyncio.get_running_loop().create_task(each.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
         return channel
 
     def end(self) -> None:

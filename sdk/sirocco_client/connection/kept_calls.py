@@ -37,6 +37,10 @@ class KeptCalls:
             self._open[address, number] = self._open.get((address, number), 0) + 1
             return number
 
+    def has_open(self, address: str, number: int) -> bool:
+        """Whether a connection has such calls."""
+        return (address, number) in self._open
+
     def give_back(self, address: str, number: int) -> None:
         """Counts that a call has ended."""
         with self._lock:

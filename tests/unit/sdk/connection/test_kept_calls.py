@@ -22,6 +22,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
     add_ReceiveServiceServicer_to_server,
 )
 from sirocco_client import AsyncClient, Client
+from sirocco_client.connection.connection import CHANNELS_MAX
 from sirocco_client.connection.kept_calls import KeptCalls
 
 # What the server takes of one connection, and how many of these may stay open.
@@ -133,3 +134,32 @@ def test_places_are_given_back_once_when_calls_end_or_are_forgotten() -> None:
         await client.close()
 
     asyncio.run(run())
+
+
+def used(connection: Any, count: int) -> list[str]:
+    """Uses the channels of many servers, one after the other; returns those that are left."""
+    kept = connection.kept = KeptCalls()
+    assert kept.take("kept:1") == 0
+    first = connection.channel("kept:1")
+    for port in range(1, count + 1):
+        connection.channel("often:1")
+        connection.channel(f"server:{port}")
+    assert connection.channel("kept:1") is first
+    return [address for address, _ in connection._channels]
+
+
+def test_channels_to_servers_of_former_times_are_closed() -> None:
+    """Each restart of a server gives it another address: all that were ever known stayed open."""
+    with Client("127.0.0.1:1") as client:
+        left = used(client._connection, 200)
+    assert len(left) == CHANNELS_MAX
+    assert {"kept:1", "often:1", "server:200", "server:150"} <= {*left}
+
+    async def run() -> list[str]:
+        async with AsyncClient("127.0.0.1:1") as client:
+            found = used(client._connection, 200)
+            while client._connection._closing:
+                await asyncio.sleep(0)
+            return found
+
+    assert asyncio.run(run()) == left
