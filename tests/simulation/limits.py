@@ -47,7 +47,13 @@ SMALL = ProcessLimits(
         gap_ms=1_000,
         records=RecordLimits(matches_max=3, bytes_max=120),
     ),
-    merger=MergerLimits(waiting_bytes_max=600, records=RecordLimits(bytes_max=500)),
+    # A turn takes one record, or completes one step; each list is merged by itself.
+    merger=MergerLimits(
+        turn_weight_max=1,
+        merged_entries_max=2,
+        waiting_bytes_max=600,
+        records=RecordLimits(bytes_max=500),
+    ),
     search=SearchLimits(
         part_bytes=200, nearest_rows=12, unmeasured_rows=3, listed_factor=1, listed_min=1
     ),

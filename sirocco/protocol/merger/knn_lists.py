@@ -290,6 +290,8 @@ class KnnLists:
     def take_merged(self) -> list[ListBatch]:
         """Returns the lists that were merged and are to be sent."""
         batches, self._outgoing = self._outgoing, []
+        # Nothing is collected by now: what was merged before it was asked for may have counted.
+        self.bytes_waiting = 0
         return batches
 
     def _collected(self) -> list[Candidates]:

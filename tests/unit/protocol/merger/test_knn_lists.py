@@ -223,3 +223,23 @@ def test_an_entry_takes_at_most_64_bytes_beside_its_name() -> None:
         lists.flush(sends=False)
     assert len(lists) == count
     assert lists.bytes_total / (count * k) <= 64
+
+
+def test_what_was_merged_before_a_version_does_not_wait_for_ever() -> None:
+    """Its bytes stayed counted, and a partition with half of what may wait was not read again."""
+    # init: a later version of a query takes the row of one with candidates.
+    lists = KnnLists()
+    asked = ListVersion("q", knn_spec("q", 3))
+    found = found_of([(0, 0, 1, 0)], [(0, 0, Match(asked, 7, 1.0))])
+    matches = found.matches
+    assert matches.distances_m is not None
+    key, k, query = np.array([5], np.uint64), np.array([3], np.int32), np.array([9], np.uint64)
+    at = lists.rows_of(key, k, query, np.array([1]))
+    lists.add(Candidates(found, at, matches.objects, matches.queries, matches.distances_m))
+    waiting = lists.bytes_waiting
+    assert lists.rows_of(key + np.uint64(1), k, query, np.array([2])).tolist() == at.tolist()
+    assert lists.bytes_waiting == waiting > 0
+
+    # test
+    assert len(lists.flush()) == 1
+    assert lists.bytes_waiting == 0
