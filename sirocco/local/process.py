@@ -17,6 +17,9 @@ from pathlib import Path
 _POLL_S = 0.02
 _LOG_TAIL_BYTES = 3000
 
+# Where less is left, a server cannot write.
+_FREE_BYTES_MIN = 1 << 20
+
 
 class LocalError(RuntimeError):
     """A part could not be installed, started or stopped; the message says what to do."""
@@ -136,11 +139,15 @@ class LocalProcess:
         self.pid_path.unlink(missing_ok=True)
 
     def log_tail(self) -> str:
-        """The end of the log, for messages."""
+        """The end of the log, for messages; on a full disk it may lack the reason."""
         try:
-            return self.log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+            tail = self.log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
         except OSError:
-            return "(no log)"
+            tail = "(no log)"
+        folder = self.log_path.parent
+        if shutil.disk_usage(folder).free < _FREE_BYTES_MIN:
+            tail = f"{tail.rstrip()}\nthe disk of {folder} is full".lstrip()
+        return tail
 
     def _leash(self) -> list[str]:
         """Returns the words before the command with which the kernel ends it with its parent."""
