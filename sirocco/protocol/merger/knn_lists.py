@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.base.handle_table import HandleTable
+from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.merger.delivery_records import bytes_of
 from sirocco.protocol.merger.knn_changes import Candidates, Merged, changed_lists, entries_of
@@ -252,7 +253,7 @@ class KnnLists:
         assert self._merging is None
         self._candidates.append(candidates)
         lists, columns = candidates.lists[candidates.lists >= 0], self._lists
-        fresh = np.unique(lists[~columns["has_candidates"][lists]])
+        fresh = sorted_distinct(lists[~columns["has_candidates"][lists]])
         self.entries_waiting += int(columns["counts"][fresh].sum()) + len(lists)
         columns["has_candidates"][fresh] = True
         self.bytes_waiting += bytes_of(candidates.found)
