@@ -281,16 +281,13 @@ class ReceiveFront(ReceiveServiceServicer):
             pieces, next_offset, is_tail = await self._after(tail, offset, credit)
             parts = _Parts(pieces, opened, credit, self._traces)
             part: Joined | None = None
-            for part, end in parts:
-                response = self._response(part, cursor_of(partition, end))
-                if isinstance(part, Delivered) and asks_for_highlights(part):
-                    # Beyond the caller's share of time, matches have none.
-                    with suppress(ResourceExhausted):
-                        found = await self._highlighting.run(partial(highlights_of, part))
-                        response.highlights.CopyFrom(found)
-                yield response
-                sent_offset, due_s = end, time.monotonic() + cursor_s
-            end_all(parts.spans)
+            try:
+                for part, end in parts:
+                    yield await self._notification(part, cursor_of(partition, end))
+                    sent_offset, due_s = end, time.monotonic() + cursor_s
+            finally:
+                # Also where the client ends the stream with what it has just been sent.
+                end_all(parts.spans)
             if is_starved := parts.starved_at is not None:
                 # Nothing is held for a client without credit: the record is read again.
                 next_offset = parts.starved_at
@@ -332,6 +329,16 @@ class ReceiveFront(ReceiveServiceServicer):
         except OffsetOutOfRange as error:
             raise _expired(tail.partition, error.earliest) from error
         return stretch.pieces, stretch.end, False
+
+    async def _notification(self, own: Joined, cursor: str) -> ReceiveResponse:
+        """Returns a response, with the places of words where queries ask for them."""
+        response = self._response(own, cursor)
+        if isinstance(own, Delivered) and asks_for_highlights(own):
+            # Beyond the caller's share of time, matches have none.
+            with suppress(ResourceExhausted):
+                found = await self._highlighting.run(partial(highlights_of, own))
+                response.highlights.CopyFrom(found)
+        return response
 
     def _response(self, own: Joined, cursor: str) -> ReceiveResponse:
         response = ReceiveResponse(cursor=cursor)

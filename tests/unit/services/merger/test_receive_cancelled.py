@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
+from sirocco_api.v1.receive_service_pb2 import Open
 
+from sirocco.runtime.loop.delivery_tail import TailRecord
 from sirocco.runtime.loop.log_readers import LogReaders
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.services.merger.receive import ReceiveFront
+from sirocco.services.merger.credit import Credit
+from sirocco.services.merger.receive import ReceiveFront, _Stream
 from sirocco.telemetry.metrics.merger import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
+from tests.support.random_messages import delivered as random_delivered
 
 WAIT_S = 120.0
 
@@ -76,3 +81,37 @@ def test_what_is_read_for_a_stream_is_closed_though_it_was_just_being_opened(log
     # Ends when the blocked threads have ended.
     asyncio.run(run())
     assert [each._closed for each in log.consumers] == [True]
+
+
+def test_spans_end_where_a_client_leaves_with_its_last_notification(log: Slow) -> None:
+    """They were lost, and with them the end of a trace."""
+    log.go.set()
+    record = random_delivered(np.random.default_rng(4), 6)
+    (subscriber, *_) = record.queries.subscribers
+    ended: list[int] = []
+
+    class Span:
+        def end(self) -> None:
+            ended.append(1)
+
+    class Traces:
+        def begin(self, *_: object) -> list[Span]:
+            return [Span()]
+
+    async def after(*_: object) -> tuple[list[TailRecord], int, bool]:
+        headers = (("method", b""), ("traceparent", b""))
+        return [TailRecord(0, 1, record, 1, headers)], 1, True
+
+    async def run() -> None:
+        traces: Any = Traces()
+        front = ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()), traces=traces)
+        front._after = after  # type: ignore[method-assign,assignment]
+        credit = Credit.of(Open(subscriber=subscriber, matches=100))
+        responses = front._stream(Open(subscriber=subscriber), _Stream(credit))
+        await anext(responses)
+        assert (await anext(responses)).matches.objects
+        await responses.aclose()  # type: ignore[attr-defined]
+        await asyncio.to_thread(front.close)
+
+    asyncio.run(run())
+    assert ended == [1]
