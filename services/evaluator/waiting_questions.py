@@ -30,12 +30,20 @@ class WaitingQuestions(Generic[T]):
         pool: whose threads answer.
         threads: how many of them at a time.
         group_s: how long a thread keeps results back while more questions wait.
+        clock_s: what the turn of a thread is measured by.
     """
 
-    def __init__(self, pool: Executor, threads: int, group_s: float = GROUP_S) -> None:
+    def __init__(
+        self,
+        pool: Executor,
+        threads: int,
+        group_s: float = GROUP_S,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._pool = pool
         self._threads = threads
         self._group_s = group_s
+        self._clock_s = clock_s
         # A deque takes and gives single items in any thread.
         self._waiting: deque[tuple[Callable[[], T], Callable[[T | BaseException], None]]] = deque()
         self._made: deque[tuple[Callable[[T | BaseException], None], T | BaseException]] = deque()
@@ -66,7 +74,7 @@ class WaitingQuestions(Generic[T]):
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Does what waits, in a thread."""
-        end_s = time.monotonic() + TURN_S
+        end_s = self._clock_s() + TURN_S
         while True:
             try:
                 work, made = self._waiting.popleft()
@@ -78,7 +86,7 @@ class WaitingQuestions(Generic[T]):
             except BaseException as error:
                 result = error
             self._made.append((made, result))
-            if self._waiting and time.monotonic() > end_s:
+            if self._waiting and self._clock_s() > end_s:
                 with suppress(RuntimeError):
                     self._pool.submit(self._work, loop)
                     return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -29,12 +28,10 @@ class Plan:
     Attributes:
         responses: In their order.
         failure: After them.
-        wait_s: Before them.
     """
 
     responses: Sequence[pb.SearchResponse] = ()
     failure: Failure | None = None
-    wait_s: float = 0.0
 
 
 @dataclass
@@ -79,11 +76,10 @@ class _Search(SearchServiceServicer):
             plan.failure.end(context)
 
     def taken(self, request: pb.SearchRequest) -> Plan:
-        """Returns the plan of a search, after its pause."""
+        """Returns the plan of a search, once the gate is open."""
         plans = self._merger.plans
         plan = plans.popleft() if len(plans) > 1 else plans[0]
         self._merger.requests.append(request)
-        time.sleep(plan.wait_s)
         if (gate := self._merger.gate) is not None:
             with suppress(threading.BrokenBarrierError):
                 gate.wait(60)

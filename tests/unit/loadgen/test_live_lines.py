@@ -6,17 +6,18 @@ import gzip
 import os
 import signal
 import threading
-import time
 import tracemalloc
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
+from io import FileIO
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 import pytest
 
+from sirocco.loadgen import live_lines
 from sirocco.loadgen.lines import read_objects
 from sirocco.loadgen.live_lines import LINGER_S, LivePipe, live_chunks
 
@@ -56,16 +57,26 @@ class SignalError(Exception):
 
 @pytest.mark.parametrize("begin", [b"", line(1)], ids=["first bytes", "next lines"])
 def test_a_signal_that_does_not_end_the_wait_is_noticed(
-    pipe: tuple[Path, int], begin: bytes
+    pipe: tuple[Path, int], begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal arrives in another thread: to the wait it is as if it had come just before."""
     path, writing = pipe
     os.write(writing, begin)
     is_noticed = threading.Event()
     has_waited: list[bool] = []
+    waits = threading.Event()
+    is_ready = live_lines._is_ready
+
+    def noted(source: FileIO, timeout_s: float) -> bool:
+        # Not the wait of a line for others: that one is short.
+        if timeout_s > LINGER_S:
+            waits.set()
+        return is_ready(source, timeout_s)
+
+    monkeypatch.setattr(live_lines, "_is_ready", noted)
 
     def interrupt() -> None:
-        time.sleep(LINGER_S)
+        waits.wait(120.0)
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
         has_waited.append(not is_noticed.wait(120.0))
         # Ends a wait that goes on.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -163,7 +162,7 @@ def test_what_crashed_writers_left_is_removed_after_a_day(tmp_path: Path) -> Non
     old, young = tmp_path / ".partial" / "old", tmp_path / ".partial" / "young"
     for path in (old, young):
         path.write_bytes(b"ha")
-    day_ago_s = time.time() - 86_500
+    day_ago_s = old.stat().st_mtime - 86_500
     os.utime(old, (day_ago_s, day_ago_s))
     LocalArchive(tmp_path)
     assert not old.exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -225,12 +224,16 @@ def test_a_reader_that_goes_by_the_tail_skips_nothing(
     try:
         seen: list[int] = []
         offset = 0
-        deadline = time.monotonic() + WAIT_S
-        while len(seen) < count and time.monotonic() < deadline:
+
+        def has_all() -> bool:
+            nonlocal offset
             kept = tail.after(offset)
             assert kept is not None
-            seen += [piece.offset for piece in kept[0]]
+            seen.extend(piece.offset for piece in kept[0])
             offset = kept[1]
+            return len(seen) >= count
+
+        eventually(has_all)
         assert seen == [3 * i for i in range(count)]
     finally:
         tail.close()

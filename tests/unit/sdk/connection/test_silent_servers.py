@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -81,8 +80,8 @@ def test_a_server_that_stands_still_is_hung_up_on(whose: str, much: bool) -> Non
             requests.put(b"much" if much else b"little")
             call = channel.stream_stream("/a.B/C")(iter(requests.get, None), timeout=NOTICED_S_MAX)
             assert next(call) == b"first"
-            end_s = time.monotonic() + 1.0
-            while much and time.monotonic() < end_s:
+            # A second's worth, in which gRPC begins to measure.
+            for _ in range(50 if much else 0):
                 next(call)
             os.kill(pid, signal.SIGSTOP)
             with pytest.raises(grpc.RpcError) as caught:

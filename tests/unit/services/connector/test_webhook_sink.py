@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -15,6 +14,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from standardwebhooks.webhooks import Webhook
 
+from sirocco.services.connector.sinks.webhook import WebhookTarget
 from tests.support.fake_cluster import FakeCluster
 from tests.support.running_sinks import (
     SECRET,
@@ -26,6 +26,7 @@ from tests.support.running_sinks import (
     status,
     webhook,
 )
+from tests.support.slow_peers import PAUSE_S
 from tests.support.waiting import until
 
 
@@ -166,33 +167,34 @@ def test_a_failing_receiver_gets_the_batch_again(
     assert not (tmp_path / "alerts.dead.ndjson").exists()
 
 
-@pytest.mark.parametrize("is_date", [False, True])
-def test_the_receiver_names_the_pause(cluster: FakeCluster, tmp_path: Path, is_date: bool) -> None:
+@pytest.mark.parametrize(
+    ("asked", "least_s"), [("1", 1.0), (formatdate(4_000_000_000, usegmt=True), 60.0)]
+)
+def test_the_receiver_names_the_pause(
+    cluster: FakeCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    least_s: float,
+) -> None:
     deliver(cluster, 1)
-    times_s: list[float] = []
-    not_before_s = 0.0
+    pauses_s: list[float] = []
 
-    async def ask(request: Request, writer: asyncio.StreamWriter) -> None:
-        nonlocal not_before_s
-        # Dates are of whole seconds.
-        not_before_s = int(time.time()) + 2 if is_date else time.time() + 1
-        asked = formatdate(not_before_s, usegmt=True) if is_date else "1"
-        await status(429, f"retry-after: {asked}")(request, writer)
+    async def note(_target: WebhookTarget, pause_s: float) -> None:
+        pauses_s.append(pause_s)
 
-    async def note(request: Request, writer: asyncio.StreamWriter) -> None:
-        times_s.append(time.time())
-        await status(200)(request, writer)
-
-    receiver = Receiver([ask], note)
+    monkeypatch.setattr(WebhookTarget, "_pause", note)
+    receiver = Receiver([status(429, f"retry-after: {asked}")])
 
     async def work() -> None:
         retry = {"first": "10ms", "longest": "60s"}
         section = webhook(receiver, tmp_path, retry=retry)
         async with receiver.served(), running(cluster.router, section):
-            await until(lambda: times_s)
+            await until(lambda: len(receiver.requests) == 2)
 
     asyncio.run(work())
-    assert times_s[0] >= not_before_s
+    assert len(pauses_s) == 1
+    assert pauses_s[0] >= least_s
 
 
 @pytest.mark.parametrize("code", [400, 401, 404, 413, 301, 307])
@@ -239,7 +241,11 @@ def test_a_receiver_that_is_gone_stops_the_sink_alone(cluster: FakeCluster, tmp_
             await until(lambda: not found.sink.is_ready and len(receiver.requests) == 2)
             assert found.value("sink_active", name="alerts") == 0
             deliver(cluster, 7, 14)
-            await asyncio.sleep(0.1)
+            # Another one receives all of it meanwhile.
+            (beside := tmp_path / "beside").mkdir()
+            other = Receiver()
+            async with other.served(), running(cluster.router, webhook(other, beside)):
+                await until(lambda: len(set(other.ids)) == 21)
             assert not found.task.done()
             assert len(receiver.requests) == 2
 
@@ -278,7 +284,7 @@ async def endless_body(_request: Request, writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b"1\r\nx\r\n")
         await writer.drain()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
 
 async def vast_body(_request: Request, writer: asyncio.StreamWriter) -> None:
@@ -289,10 +295,14 @@ async def vast_body(_request: Request, writer: asyncio.StreamWriter) -> None:
 
 
 async def slow_head(_request: Request, writer: asyncio.StreamWriter) -> None:
-    for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n" + b"x: y\r\n" * 10_000:
-        writer.write(bytes([byte]))
-        await writer.drain()
-        await asyncio.sleep(0.05)
+    hangs_up = asyncio.ensure_future(writer.wait_closed())
+    try:
+        for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n" + b"x: y\r\n" * 10_000:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.wait([hangs_up], timeout=PAUSE_S)
+    finally:
+        hangs_up.cancel()
 
 
 async def no_http(_request: Request, writer: asyncio.StreamWriter) -> None:

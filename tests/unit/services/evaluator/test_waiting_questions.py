@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -50,17 +49,16 @@ def test_what_waits_while_a_thread_works_is_delivered_in_one_turn() -> None:
         turns: list[int] = []
         turn = 0
 
-        def look() -> None:
+        def are_all_made() -> bool:
             nonlocal turn
             turn += 1
+            return len(turns) == 21
 
         waiting.put(lambda: begins.wait(120.0) and 0, lambda _: turns.append(turn))
         for number in range(20):
             waiting.put(lambda number=number: number, lambda _: turns.append(turn))
         begins.set()
-        while len(turns) < 21:
-            look()
-            await asyncio.sleep(0.001)
+        await until(are_all_made)
         assert len(set(turns)) == 1
 
     in_loop(test)
@@ -98,14 +96,24 @@ def test_further_parts_of_long_answers_have_their_turns() -> None:
     """They wait in the same pool: questions that never end must not keep them out."""
 
     async def test(_pool: ThreadPoolExecutor) -> None:
+        now_s = 0.0
+        begins = threading.Event()
+        done: list[int] = []
+
+        def work(number: int) -> None:
+            nonlocal now_s
+            begins.wait(120.0)
+            now_s += 0.001
+            done.append(number)
+
         with ThreadPoolExecutor(1) as pool:
-            waiting: WaitingQuestions[None] = WaitingQuestions(pool, 1)
+            waiting: WaitingQuestions[None] = WaitingQuestions(pool, 1, clock_s=lambda: now_s)
             made: list[Any] = []
-            for _ in range(2_000):
-                waiting.put(lambda: time.sleep(0.001), made.append)
-            await asyncio.get_running_loop().run_in_executor(pool, lambda: None)
-            assert len(made) < 1_000
-            while len(made) < 2_000:
-                await asyncio.sleep(0.001)
+            for number in range(2_000):
+                waiting.put(lambda number=number: work(number), made.append)
+            part = asyncio.get_running_loop().run_in_executor(pool, lambda: len(done))
+            begins.set()
+            assert await part < 10
+            await until(lambda: len(made) == 2_000)
 
     in_loop(test)

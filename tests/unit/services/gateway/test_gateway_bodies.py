@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from sirocco.services.gateway.object_formats import read_body
 from sirocco.services.gateway.problems import PayloadTooLarge
 from sirocco.services.gateway.server import Gateway
 from sirocco.services.gateway.settings import LIMITS, GatewayLimits, GatewaySettings
+from tests.support.slow_peers import is_cut_off
 from tests.support.waiting import eventually
 
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -75,16 +75,6 @@ def ended(connection: socket.socket) -> bytes:
     except ConnectionResetError:
         pass
     return found
-
-
-def is_cut_off(connection: socket.socket, piece: bytes) -> bool:
-    """Sends one more piece, slowly; whether the other side had ended the connection."""
-    time.sleep(0.1)
-    try:
-        connection.sendall(piece)
-    except OSError:
-        return True
-    return False
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])

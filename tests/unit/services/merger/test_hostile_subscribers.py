@@ -20,6 +20,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
 
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.runtime.grpc.edge import REQUEST_S
+from sirocco.runtime.grpc.unread_streams import LOOKS, ReadingWatch
 from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.loop.log_readers import READERS_MAX
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings, MergerFrontLimits
@@ -69,9 +70,15 @@ def test_subscribers_without_credit_read_nothing_and_hold_no_client(log: MemoryL
                 await stack.enter_async_context(aclosing(responses))
                 await anext(responses)
                 waiting.append(await stack.enter_async_context(asked(responses)))
-            await asyncio.sleep(0.3)
+            # They wait for credit; another one receives all records that follow meanwhile.
+            async with aclosing(stream(front, Credit(1_000), f"0.{RECORDS}")) as responses:
+                await anext(responses)
+                write(log, range(RECORDS, RECORDS + 10))
+                found: list[int] = []
+                while len(found) < 10:
+                    found += ids(await anext(responses))
             assert set(readers(log)) <= {"tails"}
-            assert not pieces(others)
+            assert min(piece.offset for piece in pieces(others)) >= RECORDS
             assert not any(task.done() for task in waiting)
         await asyncio.to_thread(front.close)
 
@@ -285,7 +292,19 @@ def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
     run(test)
 
 
-def test_a_slow_client_that_reads_on_keeps_its_stream(log: MemoryLog) -> None:
+def test_a_slow_client_that_reads_on_keeps_its_stream(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = 0
+    check = ReadingWatch._look
+
+    def counted(watch: ReadingWatch) -> None:
+        nonlocal checks
+        checks += 1
+        check(watch)
+
+    monkeypatch.setattr(ReadingWatch, "_look", counted)
+
     async def test() -> None:
         front = front_of(log, MergerFrontLimits(unread_ms=400))
         async with Served(front) as served:
@@ -297,7 +316,7 @@ def test_a_slow_client_that_reads_on_keeps_its_stream(log: MemoryLog) -> None:
                 found += ids(await call.read())
                 # Waits for credit for any time: nothing is unread meanwhile.
                 if len(found) == 1:
-                    await asyncio.sleep(0.9)
+                    await until(lambda: checks > 2 * LOOKS)
                 await call.write(ReceiveRequest(credit=AddCredit(matches=1)))
             assert found == list(range(40))
             assert front._metrics.unread_answers._value.get() == 0

@@ -63,7 +63,8 @@ class Silent:
         Silent.open += 1
         Silent.most = max(Silent.most, Silent.open)
         try:
-            await asyncio.sleep(timeout)
+            async with asyncio.timeout(timeout):
+                await asyncio.Event().wait()
         finally:
             Silent.open -= 1
 

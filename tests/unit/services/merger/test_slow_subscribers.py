@@ -18,7 +18,7 @@ from sirocco_api.v1.receive_service_pb2 import Open, ReceiveResponse
 from sirocco.model.query import query_handle
 from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
-from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, TailRecord
+from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Tail, TailRecord
 from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.loop.limits import TailLimits
 from sirocco.runtime.settings import MERGER_FRONT, ClusterSettings
@@ -213,8 +213,20 @@ def test_matches_bring_their_cursor_and_none_alone_follows_each(log: MemoryLog) 
 
 
 def test_a_quiet_subscriber_receives_no_message_for_each_window_of_others(
-    log: MemoryLog, front: ReceiveFront
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    limits = replace(MERGER_FRONT, cursor_ms=3_600_000)
+    front = ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()), limits)
+    settled = 0
+    settle = Tail._settle
+
+    def counted(tail: Tail) -> None:
+        nonlocal settled
+        settle(tail)
+        settled += not tail.is_settling
+
+    monkeypatch.setattr(Tail, "_settle", counted)
+
     async def test() -> None:
         # init
         async with aclosing(stream(front, Credit(1_000), subscriber="quiet")) as responses:
@@ -226,19 +238,21 @@ def test_a_quiet_subscriber_receives_no_message_for_each_window_of_others(
 
             taking = asyncio.create_task(take())
 
-            # test: windows arrive for a second, each before the one before it has settled.
+            # test: windows arrive, each soon after the one before.
+            tail = front._known[0]
             for number in range(50):
                 write(log, range(number, number + 1), "window")
-                await asyncio.sleep(0.02)
-            received = len(cursors)
+                await until(lambda end=2 * number + 2: tail.end == end)
 
-            # check: soon after the last one, it still knows the end, whose mark that is.
+            # check: soon after the last one, it still knows the end, whose mark that is. Where the
+            # machine made pauses, it was sent a cursor in them too.
             await until(lambda: cursors[-1] == "0.100")
-            assert received < 10
+            assert len(cursors) <= 3 + 2 * settled
             taking.cancel()
             await asyncio.wait([taking])
 
     run(test)
+    front.close()
 
 
 def test_a_stream_that_has_caught_up_reads_the_log_no_more_by_itself(
