@@ -51,6 +51,9 @@ SMALL = ProcessLimits(
     merger=MergerLimits(
         turn_weight_max=1,
         merged_entries_max=2,
+        # Of a checkpoint one row at a time.
+        saved_rows_max=1,
+        saved_bytes_max=16,
         waiting_bytes_max=600,
         records=RecordLimits(bytes_max=500),
     ),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sirocco.protocol.contract.effects import State
+from sirocco.protocol.merger.state_pieces import Piece, in_pieces, weighed_pieces, weight_of_rows
 
 # Longer than a take-over of a registry partition, whose successor sends the missing changes to
 # slots (some 10 s); shorter than anybody waits for an answer that never arrives.
@@ -100,18 +101,24 @@ class FirstStepBarrier:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns versions and the slots that have reported, or are reporting, as columns."""
-        awaited = sorted(self._awaited.items())
-        reported = [(key, slot) for key, each in awaited for slot in sorted(each.reported)]
-        reporting = [(key, slot) for slot, keys in sorted(self._reporting.items()) for key in keys]
-        return {
-            "awaited.keys": np.array([key for key, _ in awaited], np.uint64),
-            "awaited.counts": np.array([each.count for _, each in awaited], np.int64),
-            "awaited.until_ms": np.array([each.until_ms for _, each in awaited], np.int64),
-            "awaited.said": np.array(reported, np.uint64).reshape(-1, 2),
-            "awaited.speaking": np.array(sorted(reporting), np.uint64).reshape(-1, 2),
-        }
+    def pieces(self, rows_max: int) -> Iterator[Piece]:
+        """Yields versions and the slots that have reported, or are reporting, as columns."""
+        versions = ((1 + len(each.reported), (key, each)) for key, each in self._awaited.items())
+        for count, awaited in weighed_pieces(versions, rows_max):
+            reported = [(key, slot) for key, each in awaited for slot in sorted(each.reported)]
+            yield (
+                weight_of_rows(count),
+                {
+                    "awaited.keys": np.array([key for key, _ in awaited], np.uint64),
+                    "awaited.counts": np.array([each.count for _, each in awaited], np.int64),
+                    "awaited.until_ms": np.array([each.until_ms for _, each in awaited], np.int64),
+                    "awaited.said": np.array(reported, np.uint64).reshape(-1, 2),
+                },
+            )
+        pairs = ((key, slot) for slot, keys in self._reporting.items() for key in keys)
+        for reporting in in_pieces(pairs, rows_max):
+            speaking = np.array(reporting, np.uint64).reshape(-1, 2)
+            yield weight_of_rows(len(reporting)), {"awaited.speaking": speaking}
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint, into an empty object."""

@@ -7,12 +7,14 @@ versions have ended: a key stands for the first text that has it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.query_specs import Spec
+from sirocco.protocol.merger.state_pieces import Piece, in_pieces, weight_of_rows
 
 # The columns of a checkpoint that hold keys.
 _COLUMNS = ("knn.keys", "versions.keys", "steps.keys", "ends.keys", "awaited.keys")
@@ -46,12 +48,16 @@ class FormerKeys:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns former keys and what they stand for, as columns."""
-        return {
-            "former.keys": np.array(list(self._keys), np.uint64),
-            "former.new_keys": np.array(list(self._keys.values()), np.uint64),
-        }
+    def pieces(self, rows_max: int) -> Iterator[Piece]:
+        """Yields former keys and what they stand for, as columns."""
+        for keys in in_pieces(self._keys.items(), rows_max):
+            yield (
+                weight_of_rows(len(keys)),
+                {
+                    "former.keys": np.array([key for key, _ in keys], np.uint64),
+                    "former.new_keys": np.array([new_key for _, new_key in keys], np.uint64),
+                },
+            )
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint; in one without them all keys are former ones."""

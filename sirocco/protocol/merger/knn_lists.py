@@ -31,6 +31,7 @@ from sirocco.protocol.merger.knn_changes import Candidates, Merged, changed_list
 from sirocco.protocol.merger.limits import LIMITS, MergerLimits
 from sirocco.protocol.merger.list_batch import ListBatch, bytes_of_objects
 from sirocco.protocol.merger.list_entries import Entries, pack_names, unpack_names
+from sirocco.protocol.merger.state_pieces import Piece, weight_of_rows
 
 _ROOM_MIN = 4
 
@@ -39,6 +40,11 @@ _ROOM_MIN = 4
 # objects are merged at once.
 LONG_LIST = 3_000
 LONG_PIECE_BYTES_MAX = 256 << 10
+
+# Entries of a checkpoint that take as long as one row of its other columns, some 3 µs, and what a
+# list takes beside its own.
+_ENTRIES_A_ROW = 16
+_LIST_ENTRIES = 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -480,11 +486,23 @@ class KnnLists:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns the lists as columns; all candidates must have been merged and fetched."""
+    def pieces(self, rows_max: int) -> Iterator[Piece]:
+        """Yields the lists as columns; all candidates must have been merged and fetched."""
         assert not self.has_candidates
+        rows = np.flatnonzero(self._lists["rooms"][: self._rows_end])
+        ends = np.cumsum(_LIST_ENTRIES + self._lists["counts"][rows].astype(np.int64))
+        entries_max = rows_max * _ENTRIES_A_ROW
+        begin = 0
+        while begin < len(rows) or not begin:
+            before = int(ends[begin - 1]) if begin else 0
+            end = int(np.searchsorted(ends, before + entries_max, side="right"))
+            end = max(begin + 1, end)
+            taken = (int(ends[end - 1]) - before) // _ENTRIES_A_ROW if len(rows) else 0
+            yield weight_of_rows(taken), self._piece_of(rows[begin:end])
+            begin = end
+
+    def _piece_of(self, rows: NDArray[np.intp]) -> State:
         columns = self._lists
-        rows = np.flatnonzero(columns["rooms"][: self._rows_end])
         counts = columns["counts"][rows].astype(np.int64)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(columns["begins"][rows] - offsets[:-1], counts)

@@ -31,6 +31,9 @@ class MergerLimits:
             last record completes, and other Kafka partitions have their turns meanwhile.
         merged_entries_max: entries of knn lists that are sorted at once: some 25 ms, and 20 MB
             beside the lists. Where four times as many wait, it takes several turns.
+        saved_rows_max: rows of a checkpoint (queries, steps, 16 entries of knn lists) that are made
+            at once, 3 to 10 µs each: 100,000 at once would be up to a second.
+        saved_bytes_max: bytes of a checkpoint that are copied at once, some milliseconds.
         waiting_bytes_max: bytes that may wait in memory to be taken or sent, for each Kafka
             partition: some windows under full load. The rest stays in the log while `deliveries` or
             its transactions are unavailable, or while the first lists wait for an unavailable
@@ -59,6 +62,8 @@ class MergerLimits:
     window_matches_max: int = 50_000
     turn_weight_max: int = 512
     merged_entries_max: int = 1 << 16
+    saved_rows_max: int = 1 << 11
+    saved_bytes_max: int = 8 << 20
     waiting_bytes_max: int = 32 << 20
     progress_interval_ms: int = 200
     checkpoint_interval_ms: int = 10_000

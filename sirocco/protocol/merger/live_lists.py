@@ -7,6 +7,7 @@ however they were polled. So a successor that rereads them from a checkpoint has
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.list_batch import ListBatch
 from sirocco.protocol.merger.query_ends import QueryEnds
 from sirocco.protocol.merger.query_versions import Versions
+from sirocco.protocol.merger.state_pieces import InTurns, joined_in_turns
 from sirocco.protocol.merger.step_merge import StepMerges
 
 # Ends of queries that take as long as a step.
@@ -288,15 +290,26 @@ class LiveLists:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns the state as columns; everything to be sent must have been fetched."""
-        return {
-            **self.knn.state(),
-            **self.steps.state(),
-            **self.versions.state(),
-            **self.former.state(),
-            **self.ends.state(),
-        }
+    def state_in_turns(self, rows_max: int, bytes_max: int) -> InTurns:
+        """Makes the columns of the state; everything to be sent must have been fetched.
+
+        Args:
+            rows_max: of queries, steps and the like, which are made at a time.
+            bytes_max: of columns that are copied at a time.
+
+        Yields:
+            The weight of what was done; nothing may change the state in between.
+        """
+        state: dict[str, NDArray[Any]] = {}
+        for pieces in (
+            self.knn.pieces(rows_max),
+            self.steps.pieces(rows_max),
+            self.versions.pieces(rows_max),
+            self.former.pieces(rows_max),
+            self.ends.pieces(rows_max),
+        ):
+            state |= yield from joined_in_turns(pieces, bytes_max)
+        return state
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint, into an empty object."""

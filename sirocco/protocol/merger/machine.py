@@ -38,7 +38,6 @@ from sirocco.protocol.contract.effects import (
     Loaded,
     Polled,
     SaveCheckpoint,
-    State,
     Tick,
     Transact,
     Truncate,
@@ -64,6 +63,7 @@ from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.limits import LIMITS, RETAINED_BYTES_MAX, STEP_BYTES_MAX, MergerLimits
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.query_versions import Versions
+from sirocco.protocol.merger.state_pieces import InTurns, at_once
 from sirocco.protocol.merger.step_merge import StepMerges
 from sirocco.protocol.merger.window import MERGE_WEIGHT, Window, bytes_of, weight_of
 
@@ -129,7 +129,7 @@ class MergerMachine:
             case Loaded():
                 return self._loaded(event, now_ms)
             case Draining():
-                return self._write(now_ms, is_last=True)
+                return self._drain(now_ms)
             case _:
                 raise TypeError(f"a merger takes no {type(event).__name__}")
 
@@ -174,6 +174,9 @@ class MergerMachine:
         """Takes records of a window, up to a weight; returns the weight of what it took."""
         weight = 0
         while weight < weight_max and window.has_work:
+            if window.saving is not None:
+                weight += window.save_some(weight_max - weight)
+                continue
             # Also before a record: it may change lists for which candidates are collected.
             if window.is_merging or (not window.lists.is_completing and window.begin_merging()):
                 window.merge_some(self._limits.records)
@@ -258,6 +261,7 @@ class MergerMachine:
         for partition, window in self.windows.items():
             if window.committing:
                 continue
+            effects += self._save(partition, window)
             if window.is_held:
                 effects += self._base(partition, window, now_ms)
             elif self._is_due(window, now_ms, is_last) and not window.begin_merging():
@@ -292,8 +296,8 @@ class MergerMachine:
         if window.is_based:
             return []
         window.is_based, window.saved_ms = True, now_ms
-        nothing = self._no_lists()
-        return [self._saved(partition, window, _state(nothing, window.progress))]
+        window.saved = at_once(self._state(self._no_lists(), window.progress))
+        return self._save(partition, window)
 
     def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
         # The progress of a record says that all is sent that it completes.
@@ -315,7 +319,7 @@ class MergerMachine:
         window.matches, window.bytes_waiting = 0, 0
         window.written_ms = now_ms
         if self._is_save_due(window, now_ms) or (is_last and window.durable_offset >= 0):
-            window.saving = _state(window.lists, window.progress)
+            window.saving = self._state(window.lists, window.progress)
             window.saved_ms, window.saved_changes = now_ms, window.lists.changes
         self._transactions += 1
         window.committing = self._transactions
@@ -333,10 +337,7 @@ class MergerMachine:
         if window is None or window.committing != event.number:
             return []
         window.committing = 0
-        effects: list[Effect] = []
-        if window.saving is not None:
-            effects.append(self._saved(event.partition, window, window.saving))
-            window.saving = None
+        effects = self._save(event.partition, window)
         if not window.lists.is_live and window.durable_offset < 0:
             window.floor_offset = window.written_offset
             effects.append(Truncate(PARTIALS, event.partition, window.floor_offset))
@@ -354,15 +355,45 @@ class MergerMachine:
             effects.append(Truncate(DELIVERIES, event.partition, before))
         return effects + self._write(now_ms)
 
-    def _saved(self, partition: int, window: Window, state: State) -> SaveCheckpoint:
+    def _save(self, partition: int, window: Window) -> list[Effect]:
+        """Saves a state that is complete, and whose transaction is committed."""
+        if window.saved is None:
+            return []
+        state, window.saved = window.saved, None
         epoch = self.holdings.held[PARTIALS, partition].epoch
-        return SaveCheckpoint(
-            topic=PARTIALS,
-            partition=partition,
-            epoch=epoch,
-            offset=window.written_offset,
-            state=state,
+        return [
+            SaveCheckpoint(
+                topic=PARTIALS,
+                partition=partition,
+                epoch=epoch,
+                offset=window.written_offset,
+                state=state,
+            )
+        ]
+
+    def _drain(self, now_ms: int) -> list[Effect]:
+        # No turn comes any more in which the rest of a state could be made.
+        self._finish_saving()
+        effects = self._write(now_ms, is_last=True)
+        self._finish_saving()
+        return effects
+
+    def _finish_saving(self) -> None:
+        for window in self.windows.values():
+            while window.saving is not None:
+                window.save_some(self._limits.turn_weight_max)
+
+    def _state(self, lists: LiveLists, progress: Progress) -> InTurns:
+        """Makes what is known at the offset of a progress; nothing may change it meanwhile."""
+        state = yield from lists.state_in_turns(
+            self._limits.saved_rows_max, self._limits.saved_bytes_max
         )
+        return {
+            **state,
+            "reached.slots": progress.slots.astype(np.int64),
+            "reached.positions": progress.positions,
+            "reached.times_ms": progress.times_ms,
+        }
 
     # --- versions that ended
 
@@ -372,7 +403,8 @@ class MergerMachine:
             return []
         self._forgot_ms = now_ms
         for window in self.windows.values():
-            window.lists.forget(window.reached)
+            if window.saving is None:
+                window.lists.forget(window.reached)
         if self._floors is not None:
             return []
         floors = {
@@ -522,13 +554,3 @@ def _reached(progress: Progress) -> Reached:
             if time_ms != NO_TIME_MS
         },
     )
-
-
-def _state(lists: LiveLists, progress: Progress) -> State:
-    """Returns what is known at the offset of a progress."""
-    return {
-        **lists.state(),
-        "reached.slots": progress.slots.astype(np.int64),
-        "reached.positions": progress.positions,
-        "reached.times_ms": progress.times_ms,
-    }

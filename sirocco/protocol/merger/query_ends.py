@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import Spec
 from sirocco.protocol.merger.list_batch import ListBatch
+from sirocco.protocol.merger.state_pieces import Piece, in_pieces, weighed_pieces, weight_of_rows
 
 # Versions that one Kafka partition of `partials` remembers, some 300 bytes each. With event time
 # the registry never says that a lifetime is over. Then the ends that were sent first are forgotten,
@@ -37,6 +39,9 @@ ENDS_MAX = 1 << 16
 
 # (registry partition, revision)
 Place = tuple[int, int]
+
+# Slots that take as long, in a checkpoint, as the other columns of a version.
+_SLOTS_A_ROW = 8
 
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_IDS = np.empty(0, np.uint64)
@@ -188,27 +193,27 @@ class QueryEnds:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns the state as columns; everything to be sent must have been fetched."""
+    def pieces(self, rows_max: int) -> Iterator[Piece]:
+        """Yields the state as columns; everything to be sent must have been fetched."""
         assert not self._outgoing
-        ends = [*self._sent_ends.items(), *self._ends.items()]
-        ready = [*self._awaiting, *self._ready]
-        slots = [(i, slot) for i, (_, end) in enumerate(ends) for slot in sorted(end.slots)]
-        return {
-            "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
-            **packed("over.queries", [end.query.encode() for _, end in ends]),
-            **packed("over.subscribers", [end.subscriber.encode() for _, end in ends]),
-            "over.flags": np.array(
-                [(end.has_expired, end.is_sent) for _, end in ends], np.bool_
-            ).reshape(-1, 2),
-            "over.slots": np.array(slots, np.int64).reshape(-1, 2),
-            **packed("over.ready_queries", [query.encode() for query, *_ in ready]),
-            **packed("over.ready_subscribers", [name.encode() for _, name, *_ in ready]),
-            "over.ready": np.array([pair for _, _, *pair in ready], np.int64).reshape(-1, 2),
-            "over.due": np.array([(at_ms, *place) for at_ms, place in self._due], np.int64).reshape(
-                -1, 3
-            ),
-        }
+        known = chain(self._sent_ends.items(), self._ends.items())
+        before = 0
+        rows = ((1 + len(end.slots) // _SLOTS_A_ROW, (place, end)) for place, end in known)
+        for count, ends in weighed_pieces(rows, rows_max):
+            yield weight_of_rows(count), _end_columns(ends, before)
+            before += len(ends)
+        for ready in in_pieces(chain(self._awaiting, self._ready), rows_max):
+            yield (
+                weight_of_rows(len(ready)),
+                {
+                    **packed("over.ready_queries", [query.encode() for query, *_ in ready]),
+                    **packed("over.ready_subscribers", [name.encode() for _, name, *_ in ready]),
+                    "over.ready": np.array([p for _, _, *p in ready], np.int64).reshape(-1, 2),
+                },
+            )
+        for due in in_pieces(self._due, rows_max):
+            columns = np.array([(at_ms, *place) for at_ms, place in due], np.int64)
+            yield weight_of_rows(len(due)), {"over.due": columns.reshape(-1, 3)}
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint; one of an earlier release has none."""
@@ -242,6 +247,19 @@ class QueryEnds:
             strict=True,
         )
         self._ready = deque((query.decode(), name.decode(), *pair) for query, name, pair in waiting)
+
+
+def _end_columns(ends: list[tuple[Place, _End]], before: int) -> State:
+    """Returns the columns of some ends, of which so many others are saved before."""
+    slots = [(i, slot) for i, (_, end) in enumerate(ends, before) for slot in sorted(end.slots)]
+    flags = [(end.has_expired, end.is_sent) for _, end in ends]
+    return {
+        "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
+        **packed("over.queries", [end.query.encode() for _, end in ends]),
+        **packed("over.subscribers", [end.subscriber.encode() for _, end in ends]),
+        "over.flags": np.array(flags, np.bool_).reshape(-1, 2),
+        "over.slots": np.array(slots, np.int64).reshape(-1, 2),
+    }
 
 
 def _end_lists(ends: list[tuple[str, str, int]]) -> ListBatch:

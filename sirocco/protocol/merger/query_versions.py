@@ -14,7 +14,7 @@ past the ends of those logs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -25,6 +25,7 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import ENDED_SOMEWHERE
 from sirocco.protocol.merger.limits import LIMITS
+from sirocco.protocol.merger.state_pieces import Piece, in_pieces, weight_of_rows
 
 # (registry partition, offset) of a change in it.
 Place = tuple[int, int]
@@ -141,15 +142,18 @@ class Versions:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns the ends as columns; `before` is not saved and is found anew."""
-        ends = self._ends.items()
-        return {
-            "ends.keys": np.array([key for key, _ in ends], np.uint64),
-            "ends.partitions": np.array([end.place[0] for _, end in ends], np.int64),
-            "ends.offsets": np.array([end.place[1] for _, end in ends], np.int64),
-            "ends.times_ms": np.array([end.time_ms for _, end in ends], np.int64),
-        }
+    def pieces(self, rows_max: int) -> Iterator[Piece]:
+        """Yields the ends as columns; `before` is not saved and is found anew."""
+        for ends in in_pieces(self._ends.items(), rows_max):
+            yield (
+                weight_of_rows(len(ends)),
+                {
+                    "ends.keys": np.array([key for key, _ in ends], np.uint64),
+                    "ends.partitions": np.array([end.place[0] for _, end in ends], np.int64),
+                    "ends.offsets": np.array([end.place[1] for _, end in ends], np.int64),
+                    "ends.times_ms": np.array([end.time_ms for _, end in ends], np.int64),
+                },
+            )
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint, into an empty object."""

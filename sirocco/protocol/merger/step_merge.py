@@ -20,6 +20,7 @@ partial. Their parts then count as late. This too depends on the contents of the
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -35,6 +36,7 @@ from sirocco.protocol.merger.first_step_barrier import FirstStepBarrier
 from sirocco.protocol.merger.limits import LIMITS, STEP_BYTES_MAX, MergerLimits
 from sirocco.protocol.merger.list_batch import ListBatch
 from sirocco.protocol.merger.pending_steps import Step, pending_state, pending_steps
+from sirocco.protocol.merger.state_pieces import Piece, in_pieces, weighed_pieces, weight_of_rows
 from sirocco.protocol.merger.step_lists import NO_IDS, Version, list_of
 from sirocco.protocol.search.ranked_merge import Candidates
 from sirocco.protocol.search.term_merge import TermCounts, added
@@ -48,6 +50,9 @@ WITHOUT_LIMIT = 1 << 62
 # Bytes of a step that take as long as one without any, some 0.1 ms: the terms of all slots are
 # added up one by one, candidates are scored and sorted.
 _WEIGHT_BYTES = 12 << 10
+
+# Bytes of steps, and of lists that were sent, that are copied to a checkpoint while a row is made.
+_ROW_BYTES = 4 << 10
 
 
 def weight_of(bytes_total: int) -> int:
@@ -368,36 +373,33 @@ class StepMerges:
 
     # --- as a checkpoint
 
-    def state(self) -> State:
-        """Returns steps and versions as columns; everything to be sent must have been fetched."""
+    def pieces(self, rows_max: int) -> Iterator[Piece]:
+        """Yields steps and versions as columns; everything to be sent must have been fetched."""
         assert not self._outgoing
-        steps = [
-            (key, at_ms, step)
-            for key, of_version in sorted(self._pending.items())
+        pending = (
+            (1 + step.bytes_total // _ROW_BYTES, (key, at_ms, step))
+            for key, of_version in self._pending.items()
             for at_ms, step in sorted(of_version.items())
-        ]
-        versions = sorted(self._versions.items())
-        sent_key = [each.sent for _, each in versions]
-        return {
-            **pending_state(steps),
-            **self._first_steps.state(),
-            "versions.keys": np.array([key for key, _ in versions], np.uint64),
-            "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
-            "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
-            "versions.offsets": np.cumsum([0, *(each.shape[1] for each in sent_key)]),
-            "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *sent_key], axis=1),
-            "versions.has_names": np.array([each.names is not None for _, each in versions]),
-            "versions.names": np.concatenate(
-                [NO_IDS, *(_sent_names(each) for _, each in versions)]
-            ),
-            "versions.queries": np.array([each.query for _, each in versions], np.uint64),
-            "versions.revisions": np.array([each.revision for _, each in versions], np.int64),
-            "versions.left_by": np.array([each.dropped_by for _, each in versions], np.int64),
-            "standing.queries": np.array(list(self._sent_revisions), np.uint64),
-            "standing.revisions": np.array([*self._sent_revisions.values()], np.int64).reshape(
-                -1, 2
-            ),
-        }
+        )
+        for count, steps in weighed_pieces(pending, rows_max):
+            yield weight_of_rows(count), pending_state(steps)
+        yield from self._first_steps.pieces(rows_max)
+        known = (
+            (1 + each.sent.nbytes // _ROW_BYTES, (key, each))
+            for key, each in self._versions.items()
+        )
+        for count, versions in weighed_pieces(known, rows_max):
+            yield weight_of_rows(count), _version_columns(versions)
+        for sent in in_pieces(self._sent_revisions.items(), rows_max):
+            yield (
+                weight_of_rows(len(sent)),
+                {
+                    "standing.queries": np.array([query for query, _ in sent], np.uint64),
+                    "standing.revisions": np.array(
+                        [revisions for _, revisions in sent], np.int64
+                    ).reshape(-1, 2),
+                },
+            )
 
     def restore(self, state: State) -> None:
         """Takes steps and versions of a checkpoint, into an empty object."""
@@ -436,6 +438,22 @@ class StepMerges:
             self.bytes_total += step.weigh()
             if key not in self._first_steps:
                 heapq.heappush(self._due, (at_ms, key))
+
+
+def _version_columns(versions: list[tuple[int, Version]]) -> State:
+    sent_keys = [each.sent for _, each in versions]
+    return {
+        "versions.keys": np.array([key for key, _ in versions], np.uint64),
+        "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
+        "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
+        "versions.offsets": np.cumsum([0, *(each.shape[1] for each in sent_keys)]),
+        "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *sent_keys], axis=1),
+        "versions.has_names": np.array([each.names is not None for _, each in versions], np.bool_),
+        "versions.names": np.concatenate([NO_IDS, *(_sent_names(each) for _, each in versions)]),
+        "versions.queries": np.array([each.query for _, each in versions], np.uint64),
+        "versions.revisions": np.array([each.revision for _, each in versions], np.int64),
+        "versions.left_by": np.array([each.dropped_by for _, each in versions], np.int64),
+    }
 
 
 def _sent_names(version: Version) -> NDArray[np.uint64]:

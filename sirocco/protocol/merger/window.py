@@ -13,6 +13,7 @@ from sirocco.protocol.contract.record_sizes import RecordLimits
 from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
 from sirocco.protocol.merger.list_batch import ListBatch, bytes_of_lists
 from sirocco.protocol.merger.live_lists import LiveLists
+from sirocco.protocol.merger.state_pieces import InTurns
 
 # What a part takes in memory besides its columns' contents.
 _PART_BYTES = 4_096
@@ -48,7 +49,8 @@ class Window:
         is_full: too much waits, and nothing is read.
         worked: number of the turn in which something was taken last.
         committing: number of the open transaction, 0 while there is none.
-        saving: state at the offset of the open transaction, saved once that is committed.
+        saving: makes the state at the offset of the last transaction; nothing else is taken.
+        saved: that state, declared once the transaction is committed; None: no other one is due.
         saved_ms, saved_changes: time of the last state taken, and the count of changes then.
         is_based: whether the first checkpoint has been asked for.
         is_replaying: a predecessor has sent what is read now; it is read for the lists alone.
@@ -73,7 +75,8 @@ class Window:
     is_merging: bool = False
     is_full: bool = False
     committing: int = 0
-    saving: State | None = None
+    saving: InTurns | None = None
+    saved: State | None = None
     saved_ms: int = 0
     saved_changes: int = 0
     is_based: bool = False
@@ -99,7 +102,8 @@ class Window:
     @property
     def has_work(self) -> bool:
         """Whether there are records to take, or lists and steps that the last ones complete."""
-        return bool(self.unread) or self.is_merging or self.lists.is_completing
+        is_busy = self.is_merging or self.lists.is_completing or self.saving is not None
+        return bool(self.unread) or is_busy
 
     @property
     def bytes_outgoing(self) -> int:
@@ -133,6 +137,18 @@ class Window:
         self._close(lists.knn.take_merged(), limits)
         if not self.is_merging and lists.ends.has_output:
             self.closed = self.take_messages(limits)
+
+    def save_some(self, weight_max: int) -> int:
+        """Makes some of the state that is to be saved; returns the weight of what was done."""
+        assert self.saving is not None
+        weight = 0
+        while weight < weight_max:
+            try:
+                weight += next(self.saving)
+            except StopIteration as end:
+                self.saving, self.saved = None, end.value
+                return weight
+        return weight
 
     def close_steps(self, limits: RecordLimits) -> None:
         """Makes messages of the steps completed so far: joining all at once would take long."""

@@ -18,6 +18,7 @@ from tests.support.list_records import (
     version,
 )
 from tests.support.merger_slots import BEST, NEAR, Slots
+from tests.support.merger_states import state_of
 
 
 def changes(sent: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
@@ -53,7 +54,7 @@ def test_a_version_that_continues_leads_on_from_the_last_list_sent(
         window = slots.cluster.machine.windows[0]
         assert slots.take_sent() == []
         restored = LiveLists(slots=2)
-        restored.restore(window.lists.state())
+        restored.restore(state_of(window.lists))
         window.lists = restored
     slots.report(0, Match(SECOND, 3, 30.0))
     # The other slot has yet to reach the update: its findings belong to the former version.
@@ -155,7 +156,7 @@ def test_a_ranked_version_without_results_empties_the_former_list(
         window = slots.cluster.machine.windows[0]
         assert slots.take_sent() == []
         restored = LiveLists(slots=2)
-        restored.restore(window.lists.state())
+        restored.restore(state_of(window.lists))
         window.lists = restored
     report_ranked(slots, NEW, 200)
     report_ranked(slots, NEW, 300)

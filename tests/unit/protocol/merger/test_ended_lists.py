@@ -25,6 +25,7 @@ from tests.support.list_records import (
     version,
 )
 from tests.support.merger_slots import BEST, NEAR, WORDS, Slots, sent_lists
+from tests.support.merger_states import state_of
 
 # --- versions that end
 
@@ -244,7 +245,7 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
     slots.take_sent()
     before = steps.bytes_total
     successor = step_merge.StepMerges()
-    successor.restore(steps.state())
+    successor.restore(state_of(steps))
     assert successor.bytes_total == before > 12 * STEP_BYTES
     assert successor.pending_steps == steps.pending_steps == 6
     for known in (steps, successor):

@@ -28,6 +28,7 @@ from tests.support.list_records import (
     knn_spec,
     lists_of,
 )
+from tests.support.merger_states import state_of
 
 # (distance, number of the id, session, number, id as shown)
 Known = tuple[float, int, int, int, ObjectId]
@@ -123,7 +124,7 @@ def test_lists_are_the_k_least_of_all_that_was_seen(seed: int) -> None:
             both.lists.drop(np.array([removed + 1], np.uint64))
             both.seen[removed], both.known_lists[removed] = [], []
         if rng.random() < 0.2:
-            saved = read_state(write_state(both.lists.state()))
+            saved = read_state(write_state(state_of(both.lists)))
             both.lists = KnnLists(limits=limits)
             both.lists.restore(saved)
 

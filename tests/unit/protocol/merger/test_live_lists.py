@@ -42,6 +42,7 @@ from tests.support.list_records import (
     version,
 )
 from tests.support.merger_slots import BEST, LIMITS, NEAR, PLAIN, WORDS, Slots, sent_lists
+from tests.support.merger_states import state_of
 
 # --- several kinds
 
@@ -252,7 +253,7 @@ def test_awaited_slots_are_known_after_a_take_over() -> None:
     slots.report(0, first_step(0))
     assert slots.take_sent() == []
     successor = step_merge.StepMerges()
-    successor.restore(steps.state())
+    successor.restore(state_of(steps))
     for known in (steps, successor):
         known.complete(500)
         assert not known.has_output
@@ -335,7 +336,7 @@ def test_a_ranked_list_is_sent_when_another_object_has_its_number(restored: str)
     assert [each.entries[0][0] for each in slots.take_sent()] == [one]
     known = slots.cluster.machine.windows[0].lists
     if restored != "not":
-        state = dict(known.state())
+        state = dict(state_of(known))
         if restored == "from before":
             del state["versions.names"], state["versions.has_names"]
         known = slots.cluster.machine.windows[0].lists = LiveLists(slots=1)

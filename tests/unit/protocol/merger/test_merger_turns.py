@@ -49,6 +49,7 @@ from tests.support.list_records import (
     version,
 )
 from tests.support.merger_slots import BEST, Slots, sent_lists
+from tests.support.merger_states import state_of
 from tests.support.values import columns_of, map_activated
 
 WORDS = [ListVersion(f"words{i}", terms_spec(f"words{i}", 2)) for i in range(40)]
@@ -208,7 +209,7 @@ def test_a_lifetime_of_all_slots_is_due_once() -> None:
         known.take_report(spec, "q", "s", slot, 64)
     assert len(known._due) == 1
     restored = QueryEnds()
-    restored.restore(known.state())
+    restored.restore(state_of(known))
     restored.take_report(spec, "q", "s", 0, 64)
     assert len(restored._due) == 1
 

@@ -35,6 +35,7 @@ from tests.support.list_records import (
     version,
 )
 from tests.support.merger_slots import Slots
+from tests.support.merger_states import state_of
 from tests.support.values import change_of, installed_of, request_of, routed_of
 
 AREA = {"rect": {"west": 0.0, "south": 0.0, "east": 6.0, "north": 6.0}}
@@ -238,7 +239,7 @@ def test_a_lifetime_is_over_when_the_time_of_all_slots_has_passed_it(is_taken_ov
     if is_taken_over:
         lists = slots.cluster.machine.windows[0].lists
         restored = LiveLists(slots=2)
-        restored.restore(dict(read_state(write_state(lists.state()))))
+        restored.restore(dict(read_state(write_state(state_of(lists)))))
         slots.cluster.machine.windows[0].lists = restored
     slots.report(1, Match(PLAIN, 2), Match(PLAIN, 3), time_ms=1_000)
     slots.report(1, QueryEnd(PLAIN, PLACE, expires_ms=1_000), time_ms=1_001)
@@ -314,7 +315,9 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
 
 def test_a_checkpoint_of_before_knows_of_no_ends() -> None:
     lists = LiveLists(slots=2)
-    state = {name: column for name, column in lists.state().items() if not name.startswith("over.")}
+    state = {
+        name: column for name, column in state_of(lists).items() if not name.startswith("over.")
+    }
     LiveLists(slots=2).restore(state)
     assert not len(lists.ends)
     assert np.array_equal(state["versions.keys"], np.empty(0, np.uint64))

@@ -6,6 +6,7 @@ import numpy as np
 
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.merger.query_versions import Versions
+from tests.support.merger_states import state_of
 
 
 def test_an_end_is_remembered_until_all_have_come_to_it() -> None:
@@ -52,7 +53,7 @@ def test_of_too_many_ends_the_first_are_forgotten() -> None:
     assert (len(versions), versions.early) == (3, 2)
     # The others stay as they were, also after a takeover.
     successor = Versions(ends_max=3)
-    successor.restore(versions.state())
+    successor.restore(state_of(versions))
     for each in (versions, successor):
         assert each.may_settle({0: 9})
         each.settle({0: 9}, np.array([6]))
@@ -67,7 +68,7 @@ def test_a_successor_determines_the_positions_of_ends_again() -> None:
     versions, successor = Versions(), Versions()
     versions.end(1, (2, 10), 2_000)
     versions.settle({2: 11}, np.array([5]))
-    successor.restore(versions.state())
+    successor.restore(state_of(versions))
     assert successor.has_ended(1)
     assert successor.forget(np.array([5]), 9_000) == []
     assert successor.may_settle({2: 11})

@@ -23,6 +23,7 @@ from tests.support.list_records import (
     knn_spec,
     terms_spec,
 )
+from tests.support.merger_states import state_of
 
 NEAR = ListVersion("near", knn_spec("near", 2))
 EVIL = ListVersion("evil", knn_spec("evil", 2), "eve")
@@ -91,7 +92,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def restored(lists: Lists, *, is_old: bool) -> Lists:
-    state = dict(lists.lists.state())
+    state = dict(state_of(lists.lists))
     if is_old:
         for name in ("former.keys", "former.new_keys"):
             del state[name]
