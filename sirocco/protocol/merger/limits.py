@@ -52,6 +52,9 @@ class MergerLimits:
             260 bytes each. These are the ends since the last checkpoint of the registry that all
             slots have passed: usually ten seconds' worth, more while the archive is full or a slot
             makes no progress.
+        ends_bytes_max: bytes of ends of queries that wait for slots, and as many of those that wait
+            for other results, in one Kafka partition of `partials`: some 300,000 ends, more than
+            end together. Beyond that the first are sent without the missing slots.
         terms_parts_max: parts of a terms step that are kept apart. Adding up one by one would go
             over all terms each time; never adding up would keep the terms of every slot.
         free_entries_max: so many entries of knn lists may be free before the arrays are compacted.
@@ -70,6 +73,7 @@ class MergerLimits:
     quiet_checkpoint_interval_ms: int = 60_000
     forget_interval_ms: int = 5_000
     ended_versions_max: int = 1 << 18
+    ends_bytes_max: int = 128 << 20
     terms_parts_max: int = 8
     free_entries_max: int = 4_096
     records: RecordLimits = RECORD_LIMITS

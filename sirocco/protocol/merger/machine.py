@@ -62,6 +62,7 @@ from sirocco.protocol.contract.positions import (
 from sirocco.protocol.merger.knn_lists import KnnLists
 from sirocco.protocol.merger.limits import LIMITS, RETAINED_BYTES_MAX, STEP_BYTES_MAX, MergerLimits
 from sirocco.protocol.merger.live_lists import LiveLists
+from sirocco.protocol.merger.query_ends import QueryEnds
 from sirocco.protocol.merger.query_versions import Versions
 from sirocco.protocol.merger.state_pieces import InTurns, at_once
 from sirocco.protocol.merger.step_merge import StepMerges
@@ -289,6 +290,7 @@ class MergerMachine:
             knn=KnnLists(limits=limits),
             steps=StepMerges(bytes_max=self._settings.step_bytes_max, limits=limits),
             versions=Versions(ends_max=limits.ended_versions_max),
+            ends=QueryEnds(bytes_max=limits.ends_bytes_max),
         )
 
     def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:

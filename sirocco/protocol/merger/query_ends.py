@@ -4,6 +4,11 @@ A lifetime is over when the time of all slots has passed it; then no slot finds 
 other end is a record in the log of each slot, and is sent when each slot has reported it. The first
 of the two sends the version's end, the other one is a repeat. So a version is remembered until all
 slots have reported what the registry says of it.
+
+A slot may not report for long, as while its state is unusable, and clients register and remove
+queries meanwhile. Reading cannot pause until it does: its reports come from the same Kafka
+partition. So what waits is bounded in bytes. Beyond that the first end is sent without the missing
+slots, as a step is (`step_merge`), and notifications of these slots may follow it.
 """
 
 from __future__ import annotations
@@ -29,13 +34,20 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import Spec
+from sirocco.protocol.merger.limits import LIMITS
 from sirocco.protocol.merger.list_batch import ListBatch
 from sirocco.protocol.merger.state_pieces import Piece, in_pieces, weighed_pieces, weight_of_rows
 
-# Versions that one Kafka partition of `partials` remembers, some 300 bytes each. With event time
-# the registry never says that a lifetime is over. Then the ends that were sent first are forgotten,
-# and a query that is copied to other slots after so many would end again.
+# Ends that were sent and that one Kafka partition of `partials` remembers, some 400 bytes each.
+# With event time the registry never says that a lifetime is over. Then the ends that were sent
+# first are forgotten, and a query that is copied to other slots after so many would end again.
 ENDS_MAX = 1 << 16
+
+# What an end takes in memory beside its names, with its places in tables.
+_END_BYTES = 400
+
+# Lifetimes are found anew when so many of them, and most, are of ends that were sent.
+_DUE_MIN = 1_024
 
 # (registry partition, revision)
 Place = tuple[int, int]
@@ -54,7 +66,7 @@ class _End:
 
     Attributes:
         query, subscriber: its id, and who receives the end.
-        slots: those that have passed the record of the registry.
+        slots: a bit for each that has passed the record of the registry.
         has_expired: the registry says that its lifetime was over.
         is_sent: its end has been sent.
         is_due: some slot has passed the end of its lifetime.
@@ -62,10 +74,15 @@ class _End:
 
     query: str
     subscriber: str
-    slots: set[int] = field(default_factory=set)
+    slots: int = 0
     has_expired: bool = False
     is_sent: bool = False
     is_due: bool = False
+
+    @property
+    def bytes_total(self) -> int:
+        """About how many bytes it takes, the same after a restart."""
+        return _bytes_of(self.query, self.subscriber)
 
 
 # (query, subscriber, reason, revision)
@@ -77,10 +94,16 @@ class QueryEnds:
     """The ends of queries of one Kafka partition's subscribers.
 
     Attributes:
-        early: how many were forgotten because there were too many.
+        bytes_max: bytes of ends that wait for slots, and of those that wait for other results.
+        early: how many were sent without the missing slots, or forgotten, because there were too
+            many.
     """
 
+    bytes_max: int = LIMITS.ends_bytes_max
     early: int = 0
+    # Of `_ends`, and of `_awaiting`.
+    _bytes_waiting: int = 0
+    _bytes_awaiting: int = 0
     # Ends that are still to be sent.
     _ends: dict[Place, _End] = field(default_factory=dict)
     # Ends that were sent, the first ones first.
@@ -120,9 +143,12 @@ class QueryEnds:
             slot: the reporting slot.
             slots: number of slots.
         """
-        end = self._sent_ends.get(spec.place)
+        if not 0 <= slot < slots:
+            return
+        end = self._sent_ends.get(spec.place) or self._ends.get(spec.place)
         if end is None:
-            end = self._ends.setdefault(spec.place, _End(query, subscriber))
+            end = self._ends[spec.place] = _End(query, subscriber)
+            self._bytes_waiting += end.bytes_total
         if spec.expires_ms is not None:
             # Once, not for each slot: 100,000 lifetimes may end together.
             if not end.is_sent and not end.is_due:
@@ -130,11 +156,13 @@ class QueryEnds:
                 end.is_due = True
             self._bound()
             return
-        end.slots.add(slot)
+        end.slots |= 1 << slot
         end.has_expired |= spec.has_expired
-        if len(end.slots) == slots:
+        if end.slots.bit_count() == slots:
             self._queue_end(spec.place, end, BY_TTL if end.has_expired else BY_REMOVAL)
             self._sent_ends.pop(spec.place, None)
+        else:
+            self._bound()
 
     def complete(
         self,
@@ -158,7 +186,7 @@ class QueryEnds:
         """
         if looks_again and self._awaiting:
             self._ready.extendleft(reversed(self._awaiting))
-            self._awaiting = []
+            self._awaiting, self._bytes_awaiting = [], 0
         looks = 0
         while looks < ends_max and self.next_ms < time_ms:
             _, place = heapq.heappop(self._due)
@@ -169,8 +197,10 @@ class QueryEnds:
             ready = self._ready.popleft()
             looks += 1
             query, subscriber, reason, revision = ready
-            if awaits(query, subscriber, revision):
+            has_room = self._bytes_awaiting < self.bytes_max
+            if has_room and awaits(query, subscriber, revision):
                 self._awaiting.append(ready)
+                self._bytes_awaiting += _bytes_of(query, subscriber)
             else:
                 self._outgoing.append((query, subscriber, reason))
         return looks
@@ -180,11 +210,19 @@ class QueryEnds:
             self._ready.append((end.query, end.subscriber, reason, place[1]))
             end.is_sent = True
             self._sent_ends[place] = self._ends.pop(place)
+            self._bytes_waiting -= end.bytes_total
 
     def _bound(self) -> None:
-        while len(self) > ENDS_MAX and self._sent_ends:
+        while self._bytes_waiting > self.bytes_max:
+            place, end = next(iter(self._ends.items()))
+            self._queue_end(place, end, BY_TTL if end.has_expired or end.is_due else BY_REMOVAL)
+            self.early += 1
+        while len(self._sent_ends) > ENDS_MAX:
             del self._sent_ends[next(iter(self._sent_ends))]
             self.early += 1
+        if len(self._due) > _DUE_MIN + 2 * len(self._ends):
+            self._due = [due for due in self._due if due[1] in self._ends]
+            heapq.heapify(self._due)
 
     def flush(self) -> list[ListBatch]:
         """Returns the ends to send since the last call."""
@@ -198,7 +236,7 @@ class QueryEnds:
         assert not self._outgoing
         known = chain(self._sent_ends.items(), self._ends.items())
         before = 0
-        rows = ((1 + len(end.slots) // _SLOTS_A_ROW, (place, end)) for place, end in known)
+        rows = ((1 + end.slots.bit_count() // _SLOTS_A_ROW, (place, end)) for place, end in known)
         for count, ends in weighed_pieces(rows, rows_max):
             yield weight_of_rows(count), _end_columns(ends, before)
             before += len(ends)
@@ -228,12 +266,13 @@ class QueryEnds:
         )
         ends = []
         for (partition, revision), query, subscriber, (has_expired, is_sent) in rows:
-            end = _End(query.decode(), subscriber.decode(), set(), has_expired, is_sent)
+            end = _End(query.decode(), subscriber.decode(), 0, has_expired, is_sent)
             known = self._sent_ends if is_sent else self._ends
+            self._bytes_waiting += 0 if is_sent else end.bytes_total
             known[partition, revision] = end
             ends.append(end)
         for row, slot in state["over.slots"].tolist():
-            ends[row].slots.add(slot)
+            ends[row].slots |= 1 << slot
         due = state["over.due"].tolist()
         self._due = [(at_ms, (partition, revision)) for at_ms, partition, revision in due]
         heapq.heapify(self._due)
@@ -251,7 +290,7 @@ class QueryEnds:
 
 def _end_columns(ends: list[tuple[Place, _End]], before: int) -> State:
     """Returns the columns of some ends, of which so many others are saved before."""
-    slots = [(i, slot) for i, (_, end) in enumerate(ends, before) for slot in sorted(end.slots)]
+    slots = [(i, slot) for i, (_, end) in enumerate(ends, before) for slot in _bits(end.slots)]
     flags = [(end.has_expired, end.is_sent) for _, end in ends]
     return {
         "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
@@ -260,6 +299,14 @@ def _end_columns(ends: list[tuple[Place, _End]], before: int) -> State:
         "over.flags": np.array(flags, np.bool_).reshape(-1, 2),
         "over.slots": np.array(slots, np.int64).reshape(-1, 2),
     }
+
+
+def _bits(slots: int) -> list[int]:
+    return [slot for slot in range(slots.bit_length()) if slots >> slot & 1]
+
+
+def _bytes_of(query: str, subscriber: str) -> int:
+    return _END_BYTES + len(query) + len(subscriber)
 
 
 def _end_lists(ends: list[tuple[str, str, int]]) -> ListBatch:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
 from sirocco.protocol.evaluator.slot.slot import Slot
 from sirocco.protocol.evaluator.standing.query_ends import EndReport
 from sirocco.protocol.merger.live_lists import LiveLists
-from sirocco.protocol.merger.query_ends import ENDS_MAX, QueryEnds
+from sirocco.protocol.merger.query_ends import _DUE_MIN, ENDS_MAX, QueryEnds
 from sirocco.protocol.router.queries.end_requests import End, EndRequests
 from sirocco.protocol.router.queries.install_records import Installs
 from tests.support.list_records import End as Gone
@@ -309,8 +311,8 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
     assert len(sent) == len(known) > ENDS_MAX
     # The first reported ones are forgotten.
     taken_s(2 * ENDS_MAX)
-    assert len(known) == ENDS_MAX
-    assert known.early == len(sent) + 2_000 - ENDS_MAX
+    assert len(known) == ENDS_MAX + 2_000
+    assert known.early == len(sent) - ENDS_MAX
 
 
 def test_a_checkpoint_of_before_knows_of_no_ends() -> None:
@@ -321,3 +323,86 @@ def test_a_checkpoint_of_before_knows_of_no_ends() -> None:
     LiveLists(slots=2).restore(state)
     assert not len(lists.ends)
     assert np.array_equal(state["versions.keys"], np.empty(0, np.uint64))
+
+
+# --- slots that report nothing
+
+
+def waiting_ends(known: QueryEnds, *, expires_ms: int | None = None) -> list[str]:
+    """Reports 50 ends by one of two slots; returns the queries whose ends are sent."""
+    sent = []
+    for revision in range(50):
+        spec = read_spec(end_spec((0, revision), expires_ms, has_expired=False))
+        known.take_report(spec, f"q{revision}", "s", 0, 2)
+        known.complete(100, lambda *_: False)
+        sent += sent_queries(known)
+    return sent
+
+
+def sent_queries(known: QueryEnds) -> list[str]:
+    found = []
+    for batch in known.flush():
+        offsets = batch.queries.id_offsets.tolist()
+        ids = batch.queries.ids.tobytes()
+        found += [ids[begin:end].decode() for begin, end in pairwise(offsets)]
+    return found
+
+
+@pytest.mark.parametrize("expires_ms", [None, 1_000])
+def test_ends_that_wait_for_a_slot_are_bounded_and_the_first_are_sent(
+    expires_ms: int | None,
+) -> None:
+    known = QueryEnds(bytes_max=4_100)
+    assert waiting_ends(known, expires_ms=expires_ms) == [f"q{i}" for i in range(40)]
+    assert known.early == 40
+    restored = QueryEnds(bytes_max=4_100)
+    restored.restore(state_of(known))
+    for each in (known, restored):
+        # The missing slot is back: what was sent is not sent again.
+        for revision in range(50):
+            removed = read_spec(end_spec((0, revision), None, has_expired=False))
+            each.take_report(removed, f"q{revision}", "s", 0, 2)
+            each.take_report(removed, f"q{revision}", "s", 1, 2)
+        each.complete(100, lambda *_: False)
+        assert sent_queries(each) == [f"q{i}" for i in range(40, 50)]
+        assert not len(each)
+        assert not each._bytes_waiting
+
+
+def test_lifetimes_of_ends_that_were_sent_are_forgotten() -> None:
+    known = QueryEnds(bytes_max=4_100)
+    for revision in range(3_000):
+        spec = read_spec(end_spec((0, revision), 1_000, has_expired=False))
+        known.take_report(spec, f"q{revision}", "s", 0, 2)
+    assert len(known._due) <= _DUE_MIN + 2 * 10
+
+
+def test_ends_that_wait_for_other_results_are_bounded() -> None:
+    known = QueryEnds(bytes_max=4_100)
+    for revision in range(50):
+        spec = read_spec(end_spec((0, revision), None, has_expired=False))
+        known.take_report(spec, f"q{revision}", "s", 0, 1)
+    known.complete(100, lambda *_: True)
+    assert sent_queries(known) == [f"q{i}" for i in range(11, 50)]
+    known.complete(100, lambda *_: False)
+    assert sent_queries(known) == [f"q{i}" for i in range(11)]
+    assert not known._bytes_awaiting
+
+
+def test_an_end_takes_no_more_than_is_counted() -> None:
+    known = QueryEnds()
+    specs = [read_spec(end_spec((0, at), None, has_expired=False)) for at in range(2_000)]
+    tracemalloc.start()
+    for slot in range(63):
+        for at, spec in enumerate(specs):
+            known.take_report(spec, f"query {at}", "s", slot, 64)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= known._bytes_waiting
+
+
+def test_a_slot_that_there_is_not_reports_nothing() -> None:
+    known = QueryEnds()
+    spec = read_spec(end_spec(PLACE, None, has_expired=False))
+    known.take_report(spec, "q", "s", 1 << 31, 2)
+    assert not len(known)
