@@ -180,6 +180,10 @@ class CoordinatorService(Service):
                 self._lost_store_ms = monotonic_ms()
                 extra = event("store_unavailable", member=self.member, reason=str(error))
                 logger.warning("the map store does not answer; retrying", extra=extra)
+            except Exception:
+                # Without this thread the cluster has no leader, and nobody notices.
+                extra = event("look_failed", member=self.member)
+                logger.exception("a look at the map store failed; retrying", extra=extra)
 
     def _look(self) -> None:
         store = self.parts.store

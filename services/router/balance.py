@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import grpc
+from google.protobuf.message import DecodeError
 from sirocco_api.v1 import balance_service_pb2 as pb
 from sirocco_api.v1.balance_service_pb2_grpc import BalanceServiceServicer
 
@@ -31,4 +32,7 @@ class BalanceFront(BalanceServiceServicer):
         written = await asyncio.to_thread(self._store.get, BALANCE_REPORT)
         if written is None:
             return pb.DescribeBalanceResponse(is_on=True, state="no round has ended yet")
-        return pb.DescribeBalanceResponse.FromString(written)
+        try:
+            return pb.DescribeBalanceResponse.FromString(written)
+        except DecodeError:
+            return pb.DescribeBalanceResponse(is_on=True, state="its report cannot be read")

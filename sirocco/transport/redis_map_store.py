@@ -104,7 +104,8 @@ class RedisMapStore:
     def holders(self, prefix: str) -> dict[str, str]:
         """See `MapStore.holders`."""
         found = self._typed(lambda: self._scan(self._leases, prefix))
-        return {name: holder.decode() for name, holder in found.items()}
+        named = ((name, _text(holder)) for name, holder in found.items())
+        return {name: holder for name, holder in named if holder is not None}
 
     def put(self, key: str, value: bytes, *, ttl_ms: int | None = None) -> None:
         """See `MapStore.put`."""
@@ -128,16 +129,21 @@ class RedisMapStore:
         self._client.close()
 
     def _scan(self, space: str, prefix: str) -> dict[str, bytes]:
-        """Returns all live entries of a key space; a key that vanishes meanwhile is left out."""
+        """Returns all live entries of a key space; a key that vanishes meanwhile is left out.
+
+        So is one that is no UTF-8: no process of a cluster writes such keys, and others may use the
+        same Redis.
+        """
         pattern = _literal(space + prefix) + "*"
         keys = sorted(set(self._client.scan_iter(match=pattern, count=_SCAN_COUNT)))
         if not keys:
             return {}
         values = self._client.mget(keys)
+        named = ((_text(key), value) for key, value in zip(keys, values, strict=True))
         return {
-            key.decode()[len(space) :]: value
-            for key, value in zip(keys, values, strict=True)
-            if value is not None
+            key[len(space) :]: value
+            for key, value in named
+            if key is not None and value is not None
         }
 
     def _typed(self, call: Callable[[], _T]) -> _T:
@@ -150,6 +156,14 @@ class RedisMapStore:
                 # its successor; those in use by others are dropped when they get this error.
                 self._client.connection_pool.disconnect(inuse_connections=False)
             raise TransportUnavailable(f"redis: {type(error).__name__}: {error}") from error
+
+
+def _text(data: bytes) -> str | None:
+    """Returns what bytes spell; None if they are no UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _literal(text: str) -> str:

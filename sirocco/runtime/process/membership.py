@@ -6,7 +6,8 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from types import UnionType
 from typing import Protocol
 
 import orjson
@@ -94,6 +95,9 @@ class MemberInfo:
         return orjson.dumps(members)
 
 
+_FIELDS = tuple(one.name for one in fields(MemberInfo))
+
+
 class Leases(Protocol):
     """The part of a map store that shows which processes are alive."""
 
@@ -135,9 +139,33 @@ def can_take_over(store: Leases, member: str) -> bool:
 
 
 def directory(store: MapStore) -> dict[str, MemberInfo]:
-    """Returns the descriptions of all processes, by id."""
-    members = [MemberInfo(**orjson.loads(value)) for value in store.scan(_MEMBERS).values()]
-    return {member.id: member for member in members}
+    """Returns the descriptions of all processes, by id; what is no description is left out."""
+    found = {
+        name.removeprefix(_MEMBERS): _read_info(value)
+        for name, value in store.scan(_MEMBERS).items()
+    }
+    return {name: info for name, info in found.items() if info is not None and info.id == name}
+
+
+def _read_info(value: bytes) -> MemberInfo | None:
+    """Reads a description; members that only another release knows are passed over."""
+    try:
+        members = orjson.loads(value)
+        info = MemberInfo(**{name: members[name] for name in _FIELDS if name in members})
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+    texts = (info.id, info.service, info.address, info.http_address, info.peer_address)
+    is_known = (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(info.started_ms, int)
+        and _are_figures(info.loads, int | float)
+        and _are_figures(info.taken, int)
+    )
+    return info if is_known else None
+
+
+def _are_figures(figures: object, kind: type | UnionType) -> bool:
+    return isinstance(figures, dict) and all(isinstance(one, kind) for one in figures.values())
 
 
 class LeaseKeeper:
@@ -208,6 +236,10 @@ class LeaseKeeper:
                 logger.warning(
                     "the map store does not answer; the lease is not renewed", extra=extra
                 )
+            except Exception:
+                # Without this thread the process would count as dead, and work on.
+                extra = event("lease_not_renewed", member=self._id, reason="error")
+                logger.exception("the lease is not renewed; trying again", extra=extra)
 
     def _renew(self) -> None:
         self._store.acquire(LEASES + self._id, self._id, self._times.lease_ms)

@@ -8,6 +8,7 @@ evaluators write it again if the store is lost. Nothing durable depends on it.
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 
 from sirocco.model.term_hashing import SECRET_BYTES, TermHashing
 from sirocco.transport.map_store import MapStore
@@ -38,8 +39,10 @@ class SharedTerms:
         drawn = TermHashing(secrets.token_hex(SECRET_BYTES))
         if not store.acquire(SECRET_LEASE, drawn.secret, SECRET_MS):
             found = store.holders(SECRET_LEASE).get(SECRET_LEASE)
-            # None: it has just expired, and this process continues with a secret of its own.
-            drawn = drawn if found is None else TermHashing(found)
+            # None: it has just expired, and this process continues with a secret of its own. So it
+            # does where something else stands in the store: nobody renews that, so that it expires.
+            with suppress(ValueError):
+                drawn = drawn if found is None else TermHashing(found)
         self.hashing = drawn
 
     def keep(self) -> None:

@@ -195,3 +195,18 @@ def _connections(control: redis.Redis) -> list[str]:
     own = str(control.client_id())
     clients: list[dict[str, str]] = control.client_list()
     return [each["id"] for each in clients if each["id"] != own and each["flags"] == "N"]
+
+
+@pytest.mark.kafka
+def test_what_is_no_text_hides_no_other_entry(redis_server: RedisServer) -> None:
+    prefix = f"test-{uuid.uuid4().hex[:12]}"
+    store = RedisMapStore(redis_server.url, prefix=prefix)
+    assert store.acquire("member/a", "a", 60_000)
+    store.put("member/a", b"\xff")
+    with redis.Redis.from_url(redis_server.url) as client:
+        for key in (b":lease:member/\xff", b":lease:member/b", b":value:member/\xff"):
+            client.set(prefix.encode() + key, b"\xff")
+        client.lpush(f"{prefix}:lease:member/c", "of another type")
+    assert store.holders("member/") == {"member/a": "a"}
+    assert store.scan("member/") == {"member/a": b"\xff"}
+    store.close()

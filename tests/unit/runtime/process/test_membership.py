@@ -117,6 +117,40 @@ def test_a_lease_is_renewed_and_taken_again_after_the_store_was_lost(store: Stor
     keeper.stop()
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff{garbage",
+        b"[1]",
+        b"{}",
+        b'{"id":5,"service":"evaluator","address":"a:1","http_address":"a:2","started_ms":5}',
+        b'{"id":"evil","service":"evaluator","address":7,"http_address":"a:2","started_ms":5}',
+        b'{"id":"evil","service":"router","address":"a","http_address":"a","started_ms":"x"}',
+        b'{"id":"evil","service":"router","address":"a","http_address":"a","started_ms":5,"loads":[1]}',
+        b'{"id":"router-1","service":"router","address":"a","http_address":"a","started_ms":5}',
+    ],
+)
+def test_what_is_no_description_hides_no_other(store: Store, value: bytes) -> None:
+    store.put("member/router-1", info().form())
+    store.put("member/evil", value)
+    assert directory(store) == {"router-1": info()}
+
+
+def test_a_description_of_a_later_release_is_read(store: Store) -> None:
+    store.put("member/router-1", info().form()[:-1] + b',"later":[1]}')
+    assert directory(store) == {"router-1": info()}
+
+
+def test_an_unforeseen_error_ends_no_renewal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = LeaseKeeper(store, info, monotonic_ms, times=SHORT)
+    keeper.start()
+    with monkeypatch.context() as fails:
+        fails.setattr(keeper, "_renew", [].pop)
+        eventually(lambda: living(store) == (), WAIT_S)
+    eventually(lambda: [one.id for one in living(store)] == ["router-1"], WAIT_S)
+    keeper.stop()
+
+
 def test_a_store_that_is_away_ends_nothing(store: Store) -> None:
     keeper = LeaseKeeper(store, info, monotonic_ms, times=SHORT)
     keeper.start()

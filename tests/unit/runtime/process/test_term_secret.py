@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sirocco.runtime.process.term_secret import SECRET_LEASE, SECRET_MS, SharedTerms
 from sirocco.transport.memory_map_store import MemoryMapStore
 
@@ -37,3 +39,10 @@ def test_a_store_that_was_lost_has_it_again_from_those_that_run() -> None:
     other._store = lost
     other.keep()
     assert lost.holders(SECRET_LEASE)[SECRET_LEASE] == first.hashing.secret
+
+
+@pytest.mark.parametrize("held", ["garbage", "00ff", "é" * 32])
+def test_what_is_no_secret_is_not_taken(held: str) -> None:
+    store = MemoryMapStore()
+    assert store.acquire(SECRET_LEASE, held, SECRET_MS)
+    assert SharedTerms(store).hashing.is_keyed

@@ -71,6 +71,16 @@ def test_the_holder_of_the_lease_leads_and_sees_live_members(watch: Watch) -> No
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
 
 
+def test_an_unforeseen_error_does_not_end_the_watch(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.lease("evaluator-a", "router-a")
+    with monkeypatch.context() as fails:
+        fails.setattr(service_module, "seen", lambda _store: [].pop())
+        assert watch.look() == []
+    assert watch.look() == [MembersSeen(SEEN, leading=True)]
+
+
 def test_members_that_left_are_distinguished_from_those_that_died(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_TIMES.lease_ms)
