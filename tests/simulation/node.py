@@ -59,6 +59,7 @@ from sirocco.protocol.contract.effects import (
     Transact,
     Truncate,
     Unfollow,
+    Written,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -96,6 +97,9 @@ IDLE_MS = (50.0, 300.0)
 
 # The share of loads of slices that take seconds.
 LATE_SLICES = 0.3
+
+# Share of the writes of parts of a transaction after which the log aborts it.
+ABORTED_PARTS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,8 @@ class Node:
         self._tokens = 0
         self._slow = 0
         self._generations: dict[int, int] = {}
+        # Messages of the transactions that are written in parts.
+        self._begun: dict[int, list[Message]] = {}
         self.log_ends: dict[int, int] = {}
         self._is_draining = False
         self._saver = Saver(self, self._later, lambda taken: self._append(CONTROL, 0, taken))
@@ -656,19 +662,30 @@ class Node:
     def _transact(self, effect: Transact) -> None:
         log = self.parts.log
         generation = self._generations[effect.partition]
+        if effect.is_first:
+            self._begun[effect.partition] = []
+        messages = self._begun[effect.partition]
+        messages += effect.messages
+        is_whole = effect.is_first and effect.is_last
+        # The log may abort a transaction of several parts, whose first ones nobody has any more.
+        is_aborted = not is_whole and self.scheduler.dice.random() < ABORTED_PARTS
 
         def answered(end: int) -> None:
             size = 100 * len(effect.messages)
             self.sends(Committed(effect.partition, effect.number, size, end))
 
         def commit() -> None:
-            if log.producer_generations[effect.partition] != generation:
+            if log.producer_generations[effect.partition] != generation or is_aborted:
                 # Fenced: the written part takes offsets that no reader sees.
-                log.skip(DELIVERIES, effect.partition, len(effect.messages) + 1)
+                log.skip(DELIVERIES, effect.partition, len(messages) + 1)
                 fenced = Fenced(effect.partition, effect.number)
                 self._later(self.scheduler.between(*log.delays.call), lambda: self.sends(fenced))
                 return
-            log.put(DELIVERIES, effect.partition, list(effect.messages))
+            if not effect.is_last:
+                written = Written(effect.partition, effect.number, 100 * len(effect.messages))
+                self._later(self.scheduler.between(*log.delays.call), lambda: self.sends(written))
+                return
+            log.put(DELIVERIES, effect.partition, messages)
             log.skip(DELIVERIES, effect.partition, 1)
             end = log.partition(DELIVERIES, effect.partition).high
             self._later(self.scheduler.between(*log.delays.call), lambda: answered(end))

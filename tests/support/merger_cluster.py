@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +33,7 @@ from sirocco.protocol.contract.effects import (
     Tick,
     Transact,
     Truncate,
+    Written,
 )
 from sirocco.protocol.contract.messages import (
     PARTIALS,
@@ -60,6 +62,8 @@ class MergerCluster:
     Attributes:
         low: begin of `partials`.
         follows: from where each merger read.
+        begun: messages of the transaction that is being written.
+        parts: those that were not the last of their transaction.
         is_save_slow: checkpoints are declared with the next round, or never if the merger dies.
         is_archive_away: checkpoints are not declared at all.
         limits: of the mergers.
@@ -77,6 +81,8 @@ class MergerCluster:
     machine: MergerMachine = field(init=False)
     position: int = 0
     transact: Transact | None = None
+    begun: list[Message] = field(default_factory=list)
+    parts: list[Transact] = field(default_factory=list)
     begin_save: list[SaveCheckpoint] = field(default_factory=list)
     now_ms: int = 100_000
     mergers: int = 0
@@ -112,7 +118,14 @@ class MergerCluster:
                 self.follows.append(offset)
             case Transact():
                 assert self.transact is None
-                self.transact = effect
+                if effect.is_first:
+                    self.begun = []
+                self.begun += effect.messages
+                if effect.is_last:
+                    self.transact = effect
+                else:
+                    self.parts.append(effect)
+                    self.step(Written(0, effect.number, 100))
             case SaveCheckpoint():
                 self.begin_save.append(effect)
             case Truncate(topic, _, before):
@@ -196,17 +209,17 @@ class MergerCluster:
         transact, self.transact = self.transact, None
         if transact is None:
             return []
-        self.written += transact.messages
+        self.written += self.begun
         end = len(self.written)
         if is_informed:
             self.step(Committed(0, transact.number, 100, end))
-        return sent_by(transact)
+        return sent_by(self.begun)
 
 
-def sent_by(transact: Transact) -> SentItems:
+def sent_by(messages: Iterable[Message]) -> SentItems:
     """Returns the notifications of a transaction, those of each subscriber in order."""
     reported: SentItems = []
-    for message in transact.messages:
+    for message in messages:
         if isinstance(message, Delivered):
             reported += lists_of(message)
             reported += matches_of(message)

@@ -3,7 +3,9 @@
 Reports of evaluators are accepted by interval: a match counts once, however often and from
 whichever evaluator it arrives. Matches are written in windows. One transaction holds the deliveries
 of a window and, as its last record, the progress that they stand for. A successor fences the
-predecessor, reads the last progress, and continues from there.
+predecessor, reads the last progress, and continues from there. One record may change so many lists
+that their deliveries should not be held in memory together: they are written in parts of the
+transaction while the rest is made.
 
 Answers that are lists (`live_lists`) need a checkpoint as well. It is saved from time to time, at
 the offset of a committed transaction. A successor rereads, without output, from there up to the
@@ -42,6 +44,7 @@ from sirocco.protocol.contract.effects import (
     Transact,
     Truncate,
     Unfollow,
+    Written,
 )
 from sirocco.protocol.contract.messages import (
     DELIVERIES,
@@ -49,6 +52,7 @@ from sirocco.protocol.contract.messages import (
     REGISTRY,
     SLOTS,
     Found,
+    Message,
     Progress,
 )
 from sirocco.protocol.contract.partition_ownership import Holdings
@@ -123,6 +127,8 @@ class MergerMachine:
                 return self._settle(event)
             case Committed():
                 return self._committed(event, now_ms) + self._read()
+            case Written():
+                return self._part_written(event, now_ms) + self._read()
             case Fenced():
                 return self._fenced(event)
             case ControlRead():
@@ -139,7 +145,7 @@ class MergerMachine:
 
         None while nothing waits or all windows are being written.
         """
-        if any(window.has_work for window in self.windows.values()):
+        if any(self._has_work(window) for window in self.windows.values()):
             return 0
         waiting = (
             window.written_ms + self._limits.window_ms
@@ -159,7 +165,7 @@ class MergerMachine:
 
     def _work(self) -> None:
         """Takes records, as far as a turn goes; windows that have waited longest come first."""
-        busy = [window for window in self.windows.values() if window.has_work]
+        busy = [window for window in self.windows.values() if self._has_work(window)]
         if not busy:
             return
         self._turns += 1
@@ -174,7 +180,7 @@ class MergerMachine:
     def _work_on(self, window: Window, weight_max: int) -> int:
         """Takes records of a window, up to a weight; returns the weight of what it took."""
         weight = 0
-        while weight < weight_max and window.has_work:
+        while weight < weight_max and self._has_work(window):
             if window.saving is not None:
                 weight += window.save_some(weight_max - weight)
                 continue
@@ -193,12 +199,17 @@ class MergerMachine:
                 continue
             if window.lists.ends.has_output and not window.begin_merging():
                 # The end of a query is sent after its matches so far and before everything later.
-                window.closed = window.take_messages(self._limits.records)
+                window.close_all(self._limits.records)
             elif window.lists.is_completing:
                 window.close_steps(self._limits.records)
         if window.is_replaying and not window.begin_merging():
             window.lists.flush(sends=False)
         return weight
+
+    def _has_work(self, window: Window) -> bool:
+        """Whether records are to be taken, or lists made, and these have room."""
+        is_full = window.closed_bytes > self._limits.waiting_bytes_max
+        return window.has_work and not (is_full and (window.committing or window.is_held))
 
     def _take(self, window: Window, offset: int, found: Found) -> None:
         if window.is_replaying and offset >= window.written_offset:
@@ -267,6 +278,9 @@ class MergerMachine:
                 effects += self._base(partition, window, now_ms)
             elif self._is_due(window, now_ms, is_last) and not window.begin_merging():
                 effects.append(self._close(partition, window, now_ms, is_last))
+            elif window.closed_bytes > self._limits.waiting_bytes_max:
+                # What is left to be made of the last record may be ten times as much.
+                effects.append(self._transact(partition, window, window.take_closed()))
         return effects
 
     def _read(self) -> list[Effect]:
@@ -323,9 +337,26 @@ class MergerMachine:
         if self._is_save_due(window, now_ms) or (is_last and window.durable_offset >= 0):
             window.saving = self._state(window.lists, window.progress)
             window.saved_ms, window.saved_changes = now_ms, window.lists.changes
-        self._transactions += 1
-        window.committing = self._transactions
-        return Transact(partition, window.committing, tuple(messages))
+        return self._transact(partition, window, messages, is_last=True)
+
+    def _transact(
+        self, partition: int, window: Window, messages: list[Message], *, is_last: bool = False
+    ) -> Transact:
+        """Writes a transaction, its last part, or another one."""
+        is_first = not window.begun
+        if is_first:
+            self._transactions += 1
+            window.begun = self._transactions
+        window.committing = window.begun
+        return Transact(partition, window.begun, tuple(messages), is_first, is_last)
+
+    def _part_written(self, event: Written, now_ms: int) -> list[Effect]:
+        window = self.windows.get(event.partition)
+        if window is None or window.committing != event.number:
+            return []
+        window.committing = 0
+        window.begun_bytes += event.bytes_total
+        return self._write(now_ms)
 
     def _is_save_due(self, window: Window, now_ms: int) -> bool:
         is_quiet, limits = window.lists.changes == window.saved_changes, self._limits
@@ -338,13 +369,14 @@ class MergerMachine:
         window = self.windows.get(event.partition)
         if window is None or window.committing != event.number:
             return []
-        window.committing = 0
+        window.committing = window.begun = 0
         effects = self._save(event.partition, window)
         if not window.lists.is_live and window.durable_offset < 0:
             window.floor_offset = window.written_offset
             effects.append(Truncate(PARTIALS, event.partition, window.floor_offset))
-        window.retained.append((event.end_offset, event.bytes_total))
-        window.retained_bytes += event.bytes_total
+        bytes_total, window.begun_bytes = event.bytes_total + window.begun_bytes, 0
+        window.retained.append((event.end_offset, bytes_total))
+        window.retained_bytes += bytes_total
         before = 0
         # The newest window stays, however large: a successor starts from its progress.
         while (

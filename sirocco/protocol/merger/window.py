@@ -44,11 +44,14 @@ class Window:
         durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
         floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
         closed: messages to send before all others: the end of a query follows them, or more steps.
+        closed_bytes: about how many bytes these take.
         parts, matches, bytes_waiting: what waits to be sent, without lists that are not closed.
         is_merging: its knn lists are being merged, and nothing else is taken.
         is_full: too much waits, and nothing is read.
         worked: number of the turn in which something was taken last.
-        committing: number of the open transaction, 0 while there is none.
+        committing: number of the transaction that is being written, 0 while there is none.
+        begun: number of a transaction of which some parts are written, 0 without one.
+        begun_bytes: of these parts.
         saving: makes the state at the offset of the last transaction; nothing else is taken.
         saved: that state, declared once the transaction is committed; None: no other one is due.
         saved_ms, saved_changes: time of the last state taken, and the count of changes then.
@@ -69,12 +72,15 @@ class Window:
     unread_bytes: int = 0
     worked: int = 0
     closed: list[Message] = field(default_factory=list)
+    closed_bytes: int = 0
     parts: list[Found] = field(default_factory=list)
     matches: int = 0
     bytes_waiting: int = 0
     is_merging: bool = False
     is_full: bool = False
     committing: int = 0
+    begun: int = 0
+    begun_bytes: int = 0
     saving: InTurns | None = None
     saved: State | None = None
     saved_ms: int = 0
@@ -136,7 +142,7 @@ class Window:
             return
         self._close(lists.knn.take_merged(), limits)
         if not self.is_merging and lists.ends.has_output:
-            self.closed = self.take_messages(limits)
+            self.close_all(limits)
 
     def save_some(self, weight_max: int) -> int:
         """Makes some of the state that is to be saved; returns the weight of what was done."""
@@ -155,14 +161,26 @@ class Window:
         self._close(self.lists.steps.flush(), limits)
 
     def _close(self, batches: Sequence[ListBatch], limits: RecordLimits) -> None:
-        self.bytes_waiting += sum(int(bytes_of_lists(batch).sum()) for batch in batches)
+        size = sum(int(bytes_of_lists(batch).sum()) for batch in batches)
+        self.bytes_waiting += size
+        self.closed_bytes += size
         self.closed += list_deliveries(batches, limits)
+
+    def close_all(self, limits: RecordLimits) -> None:
+        """Makes messages of all that waits to be sent: later ones follow these."""
+        self.closed, self.closed_bytes = self.take_messages(limits), self.bytes_waiting
+
+    def take_closed(self) -> list[Message]:
+        """Takes the messages that are made, in order: a part of the next transaction."""
+        self.bytes_waiting -= self.closed_bytes
+        messages, self.closed, self.closed_bytes = self.closed, [], 0
+        return messages
 
     def take_messages(self, limits: RecordLimits) -> list[Message]:
         """Takes the messages that wait to be sent, in order."""
         lists = list_deliveries(self.lists.flush(), limits)
         messages = [*self.closed, *deliveries(self.parts, limits), *lists]
-        self.closed, self.parts = [], []
+        self.closed, self.closed_bytes, self.parts = [], 0, []
         return messages
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from sirocco.protocol.contract.effects import Committed, Fenced, Transact
+from sirocco.protocol.contract.effects import Committed, Fenced, Transact, Written
 from sirocco.protocol.contract.messages import DELIVERIES, Message
 from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS
 from sirocco.runtime.loop.hops import DeadLetter, HopWriter
@@ -60,8 +60,8 @@ class Transactions:
         """Returns the present producer: a later `fence` makes another."""
         return self._producers[partition]
 
-    def transact(self, effect: Transact, producer: Producer) -> Committed | Fenced:
-        """Writes the messages of a transaction; takes long, and is called in any thread.
+    def transact(self, effect: Transact, producer: Producer) -> Committed | Written | Fenced:
+        """Writes the messages of a transaction, or a part; takes long, and is called in any thread.
 
         Raises:
             Unavailable: the transaction was aborted repeatedly, or its outcome is unknown.
@@ -83,7 +83,9 @@ class Transactions:
 _DELIVERED, _ASIDE = 0, 1
 
 
-def _committed(effect: Transact, producer: Producer, traced: TracedRecords | None) -> Committed:
+def _committed(
+    effect: Transact, producer: Producer, traced: TracedRecords | None
+) -> Committed | Written | Fenced:
     end = 0
 
     def appended(number: int, error: Exception | None, offset: int) -> None:
@@ -93,14 +95,24 @@ def _committed(effect: Transact, producer: Producer, traced: TracedRecords | Non
 
     writer = HopWriter(producer, appended, traced)
     for _ in range(RETRIES_MAX):
-        producer.begin()
+        if effect.is_first:
+            producer.begin()
         try:
             size = sum(_written(writer, effect.partition, message) for message in effect.messages)
+            if not effect.is_last:
+                # It is kept until the log has it, or has failed, which the last part finds out.
+                producer.flush(APPEND_WAIT_MS / 1_000)
+                return Written(effect.partition, effect.number, size)
             # An unknown outcome is asked for again, not written again.
             retried(producer.commit)
         except TransactionAborted:
             retried(producer.abort)
-            continue
+            if effect.is_first:
+                continue
+            # The parts before it are gone: the machine begins again at the last progress.
+            extra = event("transaction_aborted", partition=effect.partition)
+            logger.warning("a transaction of several parts was aborted", extra=extra)
+            return Fenced(effect.partition, effect.number)
         return Committed(effect.partition, effect.number, size, end)
     raise TransportUnavailable(
         f"deliveries {effect.partition}: the transaction was aborted repeatedly"

@@ -73,6 +73,7 @@ from sirocco.protocol.contract.effects.transactions import (
     Fence,
     Fenced,
     Transact,
+    Written,
 )
 
 __all__ = [
@@ -125,6 +126,7 @@ __all__ = [
     "Truncate",
     "Unfollow",
     "Warmed",
+    "Written",
     "errors_of",
 ]
 
@@ -134,6 +136,7 @@ Event = (
     | Loaded
     | SlicesLoaded
     | Committed
+    | Written
     | Fenced
     | ChangeRequests
     | ColumnRequests

@@ -15,6 +15,7 @@ from sirocco.protocol.contract.effects import (
     Load,
     Loaded,
     Transact,
+    Written,
 )
 from sirocco.protocol.contract.messages import (
     CONTROL,
@@ -92,6 +93,64 @@ def test_r5_a_transaction_that_fails_while_it_is_written_is_written_again(
         assert worker.failure is None
     assert not failures
     assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 5]
+
+
+def parts_of(*offsets: int) -> list[Transact]:
+    last = len(offsets) - 1
+    return [
+        Transact(0, 1, (progress(offset),), is_first=i == 0, is_last=i == last)
+        for i, offset in enumerate(offsets)
+    ]
+
+
+def test_r5_parts_of_a_transaction_are_there_together(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    first, second, last = parts_of(3, 5, 8)
+    seen: list[int] = []
+
+    def then(effect: Transact) -> Any:
+        def answer(event: Any) -> list[Any]:
+            seen.append(len(messages(log, DELIVERIES)))
+            return [effect]
+
+        return answer
+
+    answers = iter([then(second), then(last)])
+    script = Script(
+        on(ControlRead, Fence(0), first),
+        lambda event: next(answers)(event) if isinstance(event, Written) else [],
+    )
+    with running(log, script) as worker:
+        (committed,) = script.wait(Committed)
+        assert worker.failure is None
+    assert seen == [0, 0]
+    assert committed.end_offset == 3
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 5, 8]
+
+
+def test_r5_a_transaction_that_is_aborted_after_its_first_part_is_given_up(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = parts_of(3, 5)
+    script = Script(
+        on(ControlRead, Fence(0), first),
+        on(Written, last),
+        on(Fenced, Fence(0), Transact(0, 2, (progress(4),))),
+    )
+    original, failures = MemoryProducer.append, [TransactionAborted("refused")]
+
+    def fail(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
+        has_begun = any(isinstance(each, Written) for each in script.events)
+        if topic == DELIVERIES and has_begun and failures:
+            raise failures.pop()
+        original(producer, topic, *args, **more)
+
+    monkeypatch.setattr(MemoryProducer, "append", fail)
+    append(log, CONTROL, ELECTED)
+    with running(log, script) as worker:
+        script.wait(Committed)
+        assert worker.failure is None
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [4]
 
 
 def test_records_of_a_transaction_wait_for_room_as_long_as_others(
