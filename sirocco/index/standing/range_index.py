@@ -22,7 +22,7 @@ from sirocco.index.standing.row_store import RowStore, check_conjunctions
 from sirocco.index.standing.text.pattern_places import PatternPlaces, PatternUses
 from sirocco.index.standing.vocabulary import Vocabulary
 from sirocco.kernels.base.faults import required
-from sirocco.kernels.standing.pyramid import POSTING_WORDS, SURVEY_LEVEL
+from sirocco.kernels.standing.pyramid import POSTING_WORDS, STAMP, SURVEY_LEVEL
 from sirocco.kernels.standing.range_match import batch_bounds, match_batch
 from sirocco.kernels.standing.range_plan import plan_insert
 from sirocco.model.patterns import NearPatterns, placed_rows
@@ -365,8 +365,8 @@ class RangeIndex:
         if self._batches % _OBSERVED_BATCHES == 0:
             self.vocabulary.observe(term_ids, int(term_offsets[0]), int(term_offsets[-1]), n)
         self._batches += 1
-        if self._match_state[0] > _STAMPS_MAX - 2 * n:
-            self._match_state[0] = 0
+        if self._match_state[STAMP] > _STAMPS_MAX - 2 * n:
+            self._match_state[STAMP] = 0
             self._rows.stamp[:] = 0
         if len(self._term_parts) < len(term_ids):
             self._term_parts = np.empty(len(term_ids), np.uint64)

@@ -12,6 +12,7 @@ from sirocco.kernels.base.faults import required
 from sirocco.kernels.base.sorting import sorted_distinct
 from sirocco.kernels.base.stretch_table import new_table_state
 from sirocco.kernels.standing.term_ids import (
+    NEXT_ID,
     UNKNOWN,
     acquire_ids,
     count_seen,
@@ -135,7 +136,7 @@ class Vocabulary:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory of the tables."""
-        ids = int(self._id_state[1])
+        ids = int(self._id_state[NEXT_ID])
         named = ids * 20 + self.words.bytes_total if self.is_keyed else 0
         named += 0 if self.patterns is None else self.patterns.bytes_total
         return (
@@ -199,7 +200,7 @@ class Vocabulary:
             hashes = numbers_or(wires, numbers, word_rows)
         self._add_patterns(words, word_offsets)
         self._make_room(terms)
-        ids = int(self._id_state[1]) + terms
+        ids = int(self._id_state[NEXT_ID]) + terms
         for array in (self._free_ids, self._hash_of, self._uses, self._levels, self._seen):
             array.reserve(ids)
         out = np.empty(terms, np.int32)

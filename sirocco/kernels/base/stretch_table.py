@@ -28,7 +28,12 @@ from sirocco.kernels.base.hash_placement import mix, secret
 from sirocco.kernels.jit.compiled import kernel
 
 __all__ = [
+    "BITS",
     "FILTER_SHIFT",
+    "FIRST_SECRET",
+    "FRONTIER",
+    "KEYS",
+    "SECOND_SECRET",
     "cell_part",
     "erase",
     "filter_bits",
@@ -45,6 +50,9 @@ __all__ = [
 
 FILTER_SHIFT = 4
 
+# Words of `state`.
+BITS, FRONTIER, KEYS, FIRST_SECRET, SECOND_SECRET = range(5)
+
 _U8 = types.Array(types.uint64, 1, "C")
 _I8 = types.Array(types.int64, 1, "C")
 
@@ -57,13 +65,13 @@ def new_table_state(bits: int) -> npt.NDArray[np.int64]:
 
 def slots_needed(state: npt.NDArray[np.int64], keys_more: int) -> int:
     """Returns how many slots are enough for `keys_more` more keys, also while the table doubles."""
-    return (2 << int(state[0])) + int(state[2]) + keys_more + 1
+    return (2 << int(state[BITS])) + int(state[KEYS]) + keys_more + 1
 
 
 @kernel(inline=True)
 def secret_of(state: Any) -> Any:
     """Returns the two words (u8) of a table's secret."""
-    return np.uint64(state[3]), np.uint64(state[4])
+    return np.uint64(state[FIRST_SECRET]), np.uint64(state[SECOND_SECRET])
 
 
 @kernel(inline=True)
@@ -141,7 +149,7 @@ def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, val
         state: i8[5].
         key, h, value: u8; h = hash_of(key, state); value must not be 0.
     """
-    home = home_of(h, np.uint64(64 - state[0]), state[1])
+    home = home_of(h, np.uint64(64 - state[BITS]), state[FRONTIER])
     at = home
     end = slots.shape[0] >> 1
     while at < end and slots[2 * at + 1] != np.uint64(0):
@@ -152,7 +160,7 @@ def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, val
         return np.int64(-1)
     slots[2 * at] = key
     slots[2 * at + 1] = value
-    state[2] += 1
+    state[KEYS] += 1
     filter_words[home >> FILTER_SHIFT] |= filter_bits(h)
     return at
 
@@ -160,7 +168,7 @@ def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, val
 @kernel
 def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> None:
     """Recomputes the filter word of the homes around one home."""
-    shift = np.uint64(64 - state[0])
+    shift = np.uint64(64 - state[BITS])
     word_of = home >> FILTER_SHIFT
     word = np.uint64(0)
     at = word_of << FILTER_SHIFT
@@ -168,7 +176,7 @@ def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> Non
     while 2 * at < slots.shape[0] and (at < end or slots[2 * at + 1] != np.uint64(0)):
         if slots[2 * at + 1] != np.uint64(0):
             h = hash_of(slots[2 * at], state)
-            if home_of(h, shift, state[1]) >> FILTER_SHIFT == word_of:
+            if home_of(h, shift, state[FRONTIER]) >> FILTER_SHIFT == word_of:
                 word |= filter_bits(h)
         at += 1
     filter_words[word_of] = word
@@ -177,19 +185,19 @@ def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> Non
 @kernel
 def erase(slots: Any, filter_words: Any, state: Any, at: Any) -> None:
     """Empties a slot and closes the gap in the run after it, so that there are no tombstones."""
-    shift = np.uint64(64 - state[0])
-    erased_home = home_of(hash_of(slots[2 * at], state), shift, state[1])
+    shift = np.uint64(64 - state[BITS])
+    erased_home = home_of(hash_of(slots[2 * at], state), shift, state[FRONTIER])
     hole = at
     follow = at + 1
     while 2 * follow < slots.shape[0] and slots[2 * follow + 1] != np.uint64(0):
-        if home_of(hash_of(slots[2 * follow], state), shift, state[1]) <= hole:
+        if home_of(hash_of(slots[2 * follow], state), shift, state[FRONTIER]) <= hole:
             slots[2 * hole] = slots[2 * follow]
             slots[2 * hole + 1] = slots[2 * follow + 1]
             hole = follow
         follow += 1
     slots[2 * hole] = np.uint64(0)
     slots[2 * hole + 1] = np.uint64(0)
-    state[2] -= 1
+    state[KEYS] -= 1
     _refresh_filter(slots, filter_words, state, erased_home)
 
 
@@ -207,11 +215,11 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
         1 if the doubling is complete, else 0; −1 if an array was too short: nothing has changed.
     """
     if (
-        slots.shape[0] >> 1 < (np.int64(2) << state[0]) + state[2]
-        or filter_words.shape[0] <= (np.int64(2) << state[0]) >> FILTER_SHIFT
+        slots.shape[0] >> 1 < (np.int64(2) << state[BITS]) + state[KEYS]
+        or filter_words.shape[0] <= (np.int64(2) << state[BITS]) >> FILTER_SHIFT
     ):
         return -1
-    frontier = state[1]
+    frontier = state[FRONTIER]
     begin = max(frontier - homes, 0)
     # Near the bottom, source and target would overlap: the last steps are done as one.
     if begin < 2 * homes:
@@ -222,16 +230,16 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
     moved = slots[2 * begin : 2 * end].copy()
     slots[2 * begin : 2 * end] = np.uint64(0)
     filter_words[begin >> FILTER_SHIFT : (frontier + 15) >> FILTER_SHIFT] = np.uint64(0)
-    state[1] = begin
+    state[FRONTIER] = begin
     for i in range(end - begin):
         if moved[2 * i + 1] != np.uint64(0):
             h = hash_of(moved[2 * i], state)
-            state[2] -= 1
+            state[KEYS] -= 1
             value = moved[2 * i + 1]
             if find_or_add(slots, filter_words, state, moved[2 * i], h, value) < 0:
                 return -1  # cannot happen with the room required above
     if begin > 0:
         return 0
-    state[0] += 1
-    state[1] = np.int64(1) << state[0]
+    state[BITS] += 1
+    state[FRONTIER] = np.int64(1) << state[BITS]
     return 1

@@ -34,6 +34,13 @@ def _signature(result: Any, *arguments: Any) -> Any:
     return result(*arguments)
 
 
+# Columns of `frame_ints`, `frame_reals`, `text_ints` and `word_ints`.
+_FIRST_X, _COLUMNS, _FIRST_X_BUCKET, _X_BUCKETS = range(4)
+_FIRST_Y, _ROWS, _FIRST_Y_BUCKET, _Y_BUCKETS, _FIRST_CELL = range(4, 9)
+_X_ORIGIN, _X_SCALE, _Y_ORIGIN, _Y_SCALE = range(4)
+_CHILD_FRAME, _TABLE, _TABLE_MASK, _NODE = range(4)
+_WORD_LEAVES, _WORD_CHILDREN, _WORD_TABLE, _WORD_MASK, _WORD_NODE, _BY_TERM = range(6)
+
 _F8 = _in(types.float64)
 _F8_2 = _in(types.float64, 2)
 _F8_3 = _in(types.float64, 3)
@@ -75,12 +82,12 @@ def _column(frame, value, frame_ints, frame_reals, borders, buckets):  # type: i
     return _locate(
         value,
         borders,
-        frame_ints[frame, 0],
+        frame_ints[frame, _FIRST_X],
         buckets,
-        frame_ints[frame, 2],
-        frame_ints[frame, 3],
-        frame_reals[frame, 0],
-        frame_reals[frame, 1],
+        frame_ints[frame, _FIRST_X_BUCKET],
+        frame_ints[frame, _X_BUCKETS],
+        frame_reals[frame, _X_ORIGIN],
+        frame_reals[frame, _X_SCALE],
     )
 
 
@@ -89,12 +96,12 @@ def _row(frame, value, frame_ints, frame_reals, borders, buckets):  # type: igno
     return _locate(
         value,
         borders,
-        frame_ints[frame, 4],
+        frame_ints[frame, _FIRST_Y],
         buckets,
-        frame_ints[frame, 6],
-        frame_ints[frame, 7],
-        frame_reals[frame, 2],
-        frame_reals[frame, 3],
+        frame_ints[frame, _FIRST_Y_BUCKET],
+        frame_ints[frame, _Y_BUCKETS],
+        frame_reals[frame, _Y_ORIGIN],
+        frame_reals[frame, _Y_SCALE],
     )
 
 
@@ -167,18 +174,19 @@ def route_points(  # type: ignore[no-untyped-def]
         while True:
             column = _column(frame, lon[i], frame_ints, frame_reals, x_borders, x_buckets)
             row = _row(frame, lat[i], frame_ints, frame_reals, y_borders, y_buckets)
-            item = cells[frame_ints[frame, 8] + row * frame_ints[frame, 1] + column]
+            in_frame = row * frame_ints[frame, _COLUMNS] + column
+            item = cells[frame_ints[frame, _FIRST_CELL] + in_frame]
             if item < leaf_count or item >= leaf_count + text_ints.shape[0]:
                 leaf_out[i] = item
                 break
             node = item - leaf_count
             gain[:] = 0.0
-            first = text_ints[node, 1]
-            mask = np.uint64(text_ints[node, 2])
+            first = text_ints[node, _TABLE]
+            mask = np.uint64(text_ints[node, _TABLE_MASK])
             for j in range(term_offsets[i], term_offsets[i + 1]):
                 term = terms[j]
                 slot = mix(term, secret_first, secret_second) & mask
-                for _ in range(text_ints[node, 2] + 1):
+                for _ in range(text_ints[node, _TABLE_MASK] + 1):
                     entry = first + np.int64(slot)
                     if table_filled[entry] == 0:
                         break
@@ -198,9 +206,9 @@ def route_points(  # type: ignore[no-untyped-def]
                 text_covers[node],
                 text_objects[node],
                 event_keys[i],
-                text_ints[node, 3],
+                text_ints[node, _NODE],
             )
-            frame = text_ints[node, 0] + child
+            frame = text_ints[node, _CHILD_FRAME] + child
 
 
 @kernel(inline=True)
@@ -208,17 +216,17 @@ def _child_of_term(  # type: ignore[no-untyped-def]
     node, term, word_ints, word_terms, word_children, secret_first, secret_second
 ):
     """Returns the child of a keyword node that a term belongs to."""
-    first = word_ints[node, 2]
-    mask = np.uint64(word_ints[node, 3])
+    first = word_ints[node, _WORD_TABLE]
+    mask = np.uint64(word_ints[node, _WORD_MASK])
     entry = mix(term, secret_first, secret_second) & mask
-    for _ in range(word_ints[node, 3] + 1):
+    for _ in range(word_ints[node, _WORD_MASK] + 1):
         if word_children[first + np.int64(entry)] < 0:
             break
         if word_terms[first + np.int64(entry)] == term:
             return np.int64(word_children[first + np.int64(entry)])
         entry = (entry + np.uint64(1)) & mask
-    salt = mix64(np.uint64(word_ints[node, 4] + 1))
-    return np.int64(mix64(term ^ salt) % np.uint64(word_ints[node, 1]))
+    salt = mix64(np.uint64(word_ints[node, _WORD_NODE] + 1))
+    return np.int64(mix64(term ^ salt) % np.uint64(word_ints[node, _WORD_CHILDREN]))
 
 
 @kernel(
@@ -266,13 +274,13 @@ def route_keywords(  # type: ignore[no-untyped-def]
                 term_leaves_out[j] = item
             continue
         node = item - first_node
-        leaves = word_ints[node, 0]
-        salt = mix64(np.uint64(word_ints[node, 4] + 1))
-        home = mix64(event_keys[i] ^ salt) % np.uint64(word_ints[node, 1])
+        leaves = word_ints[node, _WORD_LEAVES]
+        salt = mix64(np.uint64(word_ints[node, _WORD_NODE] + 1))
+        home = mix64(event_keys[i] ^ salt) % np.uint64(word_ints[node, _WORD_CHILDREN])
         leaf_out[i] = word_leaves[leaves + np.int64(home)]
         for j in range(term_offsets[i], term_offsets[i + 1]):
             leaf = np.int32(-1)
-            if word_ints[node, 5] != 0:
+            if word_ints[node, _BY_TERM] != 0:
                 child = _child_of_term(
                     node, terms[j], word_ints, word_terms, word_children, secret_first,
                     secret_second,
@@ -433,8 +441,8 @@ def _neighbour_search(  # type: ignore[no-untyped-def]
     x1 = _column(frame, box[2], frame_ints, frame_reals, x_borders, x_buckets)
     y0 = _row(frame, box[1], frame_ints, frame_reals, y_borders, y_buckets)
     y1 = _row(frame, box[3], frame_ints, frame_reals, y_borders, y_buckets)
-    columns = frame_ints[frame, 1]
-    first_cell = frame_ints[frame, 8]
+    columns = frame_ints[frame, _COLUMNS]
+    first_cell = frame_ints[frame, _FIRST_CELL]
     count = 0
     depth = 1
     item = cells[first_cell + y0 * columns + x0]
@@ -588,9 +596,9 @@ def route_boxes(  # type: ignore[no-untyped-def]
                             node = item - leaf_count - text_ints.shape[0]
                             first_key = key_offsets[query]
                             wanted = key_offsets[query + 1] - first_key
-                            is_keyed = wanted > 0 and word_ints[node, 5] != 0
+                            is_keyed = wanted > 0 and word_ints[node, _BY_TERM] != 0
                             if not is_keyed:
-                                wanted = word_ints[node, 1]
+                                wanted = word_ints[node, _WORD_CHILDREN]
                             for each in range(wanted):
                                 child = each
                                 if is_keyed:
@@ -599,7 +607,7 @@ def route_boxes(  # type: ignore[no-untyped-def]
                                         node, key, word_ints, word_terms, word_children,
                                         secret_first, secret_second,
                                     )  # fmt: skip
-                                leaf = word_leaves[word_ints[node, 0] + child]
+                                leaf = word_leaves[word_ints[node, _WORD_LEAVES] + child]
                                 if reported[leaf] != query + 1:
                                     reported[leaf] = query + 1
                                     if total < capacity:
@@ -607,7 +615,7 @@ def route_boxes(  # type: ignore[no-untyped-def]
                                     total += 1
                         elif item >= leaf_count:
                             for child in range(children):
-                                frames[waiting] = text_ints[item - leaf_count, 0] + child
+                                frames[waiting] = text_ints[item - leaf_count, _CHILD_FRAME] + child
                                 waiting += 1
                         elif reported[item] != query + 1:
                             reported[item] = query + 1

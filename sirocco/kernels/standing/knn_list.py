@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 ENTRY_WORDS = 4
+# Words of an entry after its distance.
+_OBJECT, _SESSION, _NUMBER = 1, 2, 3
 
 _U8 = types.Array(types.uint64, 1, "C")
 _U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
@@ -56,17 +58,19 @@ def _comes_after(
     """Returns whether the entry at a word comes after the given one (all u8)."""
     if words[at] != distance:
         return words[at] > distance
-    if words[at + 1] != object_id:
-        return words[at + 1] > object_id
-    if words[at + 2] != session:
-        return words[at + 2] > session
-    return words[at + 3] > number
+    if words[at + _OBJECT] != object_id:
+        return words[at + _OBJECT] > object_id
+    if words[at + _SESSION] != session:
+        return words[at + _SESSION] > session
+    return words[at + _NUMBER] > number
 
 
 @kernel(inline=True)
 def _entry_comes_after(words: Any, a: Any, b: Any) -> Any:
     """Returns whether the entry at word a comes after the one at word b."""
-    return _comes_after(words, a, words[b], words[b + 1], words[b + 2], words[b + 3])
+    return _comes_after(
+        words, a, words[b], words[b + _OBJECT], words[b + _SESSION], words[b + _NUMBER]
+    )
 
 
 @kernel(inline=True)
@@ -86,9 +90,9 @@ def comes_before_last(
 @kernel(inline=True)
 def _set(words: Any, at: Any, distance: Any, object_id: Any, session: Any, number: Any) -> None:
     words[at] = distance
-    words[at + 1] = object_id
-    words[at + 2] = session
-    words[at + 3] = number
+    words[at + _OBJECT] = object_id
+    words[at + _SESSION] = session
+    words[at + _NUMBER] = number
 
 
 @kernel(inline=True)
@@ -177,9 +181,9 @@ def put_entries(
         for at in range(0, held.shape[0], ENTRY_WORDS):
             is_held |= (
                 (held[at] == distance)
-                & (held[at + 1] == ids[i])
-                & (held[at + 2] == sessions[i])
-                & (held[at + 3] == numbers[i])
+                & (held[at + _OBJECT] == ids[i])
+                & (held[at + _SESSION] == sessions[i])
+                & (held[at + _NUMBER] == numbers[i])
             )
         if not is_held and (
             count < k or comes_before_last(words, begin, distance, ids[i], sessions[i], numbers[i])

@@ -21,7 +21,9 @@ from numba import types
 
 from sirocco.kernels.base.memory import prefetch, trailing_zeros
 from sirocco.kernels.base.stretch_table import (
+    BITS,
     FILTER_SHIFT,
+    FRONTIER,
     cell_part,
     filter_bits,
     find,
@@ -92,8 +94,8 @@ def _lists_of_group(
     Returns:
         How many objects the group has.
     """
-    shift = np.uint64(64 - state[0])
-    frontier = state[1]
+    shift = np.uint64(64 - state[BITS])
+    frontier = state[FRONTIER]
     last = (1 << finest) - 1
     levels_count = (finest >> 1) + 1
     probes = np.int64(0)

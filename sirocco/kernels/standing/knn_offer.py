@@ -35,6 +35,8 @@ from sirocco.kernels.standing.pyramid import (
     INFO_MULTI,
     INFO_SHIFT,
     INFO_TERMS,
+    POSTING_INFO,
+    POSTING_ROW,
     ROW_WORDS,
     STATE_FREE,
     STATE_MASK,
@@ -256,7 +258,7 @@ def offer(
     for i in range(count):
         p = candidates[i]
         this = candidate_objects[i]
-        row = np.int64(postings[p + 6])
+        row = np.int64(postings[p + POSTING_ROW])
         base = row * ROW_WORDS
         row_now = np.int64(row_state[row])
         if (row_now & STATE_MASK != STATE_PLAIN or check_all != 0) and (
@@ -276,8 +278,8 @@ def offer(
     for i in range(alive):
         p = candidates[i]
         this = candidate_objects[i]
-        row = np.int64(postings[p + 6])
-        info = np.int64(postings[p + 7])
+        row = np.int64(postings[p + POSTING_ROW])
+        info = np.int64(postings[p + POSTING_INFO])
         base = row * ROW_WORDS
         distance = millimetres(
             distance_m(

@@ -35,6 +35,10 @@ from sirocco.kernels.standing.pyramid import (
     INFO_MULTI,
     INFO_SHIFT,
     INFO_TERMS,
+    POSTING_INFO,
+    POSTING_ROW,
+    POSTING_SECOND_TERM,
+    POSTING_TERM,
     POSTING_WORDS,
     ROW_WORDS,
     STATE_CHECK,
@@ -234,9 +238,9 @@ def _template(
     head = np.int64(terms_words[at])
     positives = head & _HEAD_TERMS
     negatives = (head >> 13) & _HEAD_TERMS
-    templates[word + 4] = terms_words[at + 2] if positives > 1 else 0
-    templates[word + 5] = terms_words[at + 3] if positives > 2 else 0
-    templates[word + 6] = row
+    templates[word + POSTING_TERM] = terms_words[at + 2] if positives > 1 else 0
+    templates[word + POSTING_SECOND_TERM] = terms_words[at + 3] if positives > 2 else 0
+    templates[word + POSTING_ROW] = row
     info = place << INFO_SHIFT
     if positives > 3 or negatives > 0:
         info |= INFO_TERMS
@@ -244,7 +248,7 @@ def _template(
         info |= INFO_MULTI
     if mark & MARK_RESIDUAL != 0:
         info |= INFO_RESIDUAL
-    templates[word + 7] = info
+    templates[word + POSTING_INFO] = info
 
 
 @kernel(

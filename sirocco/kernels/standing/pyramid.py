@@ -44,16 +44,23 @@ __all__ = [
     "KIND_CIRCLE",
     "KIND_POLYGON",
     "KIND_SHIFT",
+    "LARGE_LEVELS",
     "LEVELS_MAX",
     "NO_BLOCK",
+    "POSTING_INFO",
+    "POSTING_ROW",
+    "POSTING_SECOND_TERM",
+    "POSTING_TERM",
     "POSTING_WORDS",
     "ROW_WORDS",
     "SHAPE_HEADER",
     "SHAPE_UNIT",
+    "STAMP",
     "STATE_CHECK",
     "STATE_FREE",
     "STATE_MASK",
     "STATE_PLAIN",
+    "SURVEYED",
     "SURVEY_LEVEL",
     "TERM_BLOCK",
     "TERM_UNIT",
@@ -68,6 +75,9 @@ LEVELS_MAX = 13  # cell numbers take 26 bits of the 32 that a key has for them
 CONJ_TERMS_MAX = 8_191
 
 POSTING_WORDS = 8
+# Words of a posting after its box of four f4: two more terms that an object must hold, 0 for none,
+# the row, and INFO_MULTI to INFO_SHIFT.
+POSTING_TERM, POSTING_SECOND_TERM, POSTING_ROW, POSTING_INFO = 4, 5, 6, 7
 ROW_WORDS = 8
 # Words of a row.
 BORN, DEAD, EXPIRES, TERM_BLOCK, BOX = range(5)
@@ -91,6 +101,10 @@ STATE_MASK = 3
 KIND_SHIFT = 2
 
 NO_BLOCK = 63
+
+# Words of a range index's `match_state`: the last stamp of a row, the levels of regions too large
+# to be marked in the survey, and the regions surveyed.
+STAMP, LARGE_LEVELS, SURVEYED = range(3)
 
 # 128 × 128 cells: their masks of levels in use (32 kB) stay in the second-level cache.
 SURVEY_LEVEL = 7

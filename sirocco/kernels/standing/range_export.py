@@ -94,6 +94,66 @@ def measure_rows(
     return positives, negatives, vertices
 
 
+@kernel(inline=True)
+def _read_terms(
+    at: Any,
+    conj: Any,
+    last_conj: Any,
+    terms_words: Any,
+    hash_of: Any,
+    pos_offsets: Any,
+    pos_terms: Any,
+    neg_offsets: Any,
+    neg_terms: Any,
+) -> None:
+    """Writes the terms of the conjunctions conj to last_conj, whose block begins at a word."""
+    pos_at, neg_at = pos_offsets[conj], neg_offsets[conj]
+    for each in range(conj, last_conj):
+        head = np.int64(terms_words[at])
+        at += 1
+        for _ in range(head & 0x1FFF):
+            pos_terms[pos_at] = hash_of[terms_words[at]]
+            pos_at += 1
+            at += 1
+        for _ in range((head >> 13) & 0x1FFF):
+            neg_terms[neg_at] = hash_of[terms_words[at]]
+            neg_at += 1
+            at += 1
+        pos_offsets[each + 1] = pos_at
+        neg_offsets[each + 1] = neg_at
+
+
+@kernel(inline=True)
+def _read_shape(
+    at: Any,
+    query: Any,
+    shapes_values: Any,
+    box_offsets: Any,
+    polygon_offsets: Any,
+    boxes: Any,
+    circles: Any,
+    ring_offsets: Any,
+    vertices: Any,
+) -> None:
+    """Writes circle, boxes and rings of a query, whose shape block begins at a value."""
+    for k in range(3):
+        circles[query, k] = shapes_values[at + 2 + k]
+    at += SHAPE_HEADER
+    for box in range(box_offsets[query], box_offsets[query + 1]):
+        for k in range(4):
+            boxes[box, k] = shapes_values[at + k]
+        at += 4
+    first_ring, last_ring = polygon_offsets[query], polygon_offsets[query + 1]
+    for ring in range(first_ring, last_ring):
+        ring_offsets[ring + 1] = ring_offsets[ring] + np.int64(shapes_values[at])
+        at += 1
+    at += (last_ring - first_ring) & 1
+    for vertex in range(ring_offsets[first_ring], ring_offsets[last_ring]):
+        vertices[vertex, 0] = shapes_values[at]
+        vertices[vertex, 1] = shapes_values[at + 1]
+        at += 2
+
+
 @kernel(
     types.void(
         _I4_IN, _I8_IN, _F8_IN, _U1_IN, _I4_IN, _F8_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN,
@@ -133,56 +193,27 @@ def read_rows(
     pos_offsets[0] = 0
     neg_offsets[0] = 0
     ring_offsets[0] = 0
-    pos_at = np.int64(0)
-    neg_at = np.int64(0)
-    vertex_at = np.int64(0)
     for i in range(rows.shape[0]):
         if i + _AHEAD < rows.shape[0]:
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
         row = np.int64(rows[i])
         base = row * ROW_WORDS
         expires_ms[i] = row_words[base + EXPIRES]
-
-        at = (row_words[base + TERM_BLOCK] & 0xFFFFFFFF) * _TERM_UNIT
-        for conj in range(conj_offsets[i], conj_offsets[i + 1]):
-            head = np.int64(terms_words[at])
-            at += 1
-            for _ in range(head & 0x1FFF):
-                pos_terms[pos_at] = hash_of[terms_words[at]]
-                pos_at += 1
-                at += 1
-            for _ in range((head >> 13) & 0x1FFF):
-                neg_terms[neg_at] = hash_of[terms_words[at]]
-                neg_at += 1
-                at += 1
-            pos_offsets[conj + 1] = pos_at
-            neg_offsets[conj + 1] = neg_at
-
+        _read_terms(
+            (row_words[base + TERM_BLOCK] & 0xFFFFFFFF) * _TERM_UNIT,
+            conj_offsets[i], conj_offsets[i + 1],
+            terms_words, hash_of, pos_offsets, pos_terms, neg_offsets, neg_terms,
+        )  # fmt: skip
         kind = np.int64(row_state[row] >> KIND_SHIFT)
         if kind == KIND_BOX:
             shape[i] = 0
             for k in range(4):
-                boxes[box_offsets[i], k] = row_boxes[base + 4 + k]
+                boxes[box_offsets[i], k] = row_boxes[base + BOX + k]
             for k in range(3):
                 circles[i, k] = 0.0
             continue
         shape[i] = kind - 1
-        at = 4 * (row_words[base + BOX] & 0xFFFFFFFF)
-        for k in range(3):
-            circles[i, k] = shapes_values[at + 2 + k]
-        at += SHAPE_HEADER
-        for box in range(box_offsets[i], box_offsets[i + 1]):
-            for k in range(4):
-                boxes[box, k] = shapes_values[at + k]
-            at += 4
-        rings = polygon_offsets[i + 1] - polygon_offsets[i]
-        first_vertex = vertex_at
-        for ring in range(polygon_offsets[i], polygon_offsets[i + 1]):
-            vertex_at += np.int64(shapes_values[at])
-            ring_offsets[ring + 1] = vertex_at
-            at += 1
-        at += rings & 1
-        for vertex in range(first_vertex, vertex_at):
-            vertices[vertex, 0] = shapes_values[at]
-            vertices[vertex, 1] = shapes_values[at + 1]
-            at += 2
+        _read_shape(
+            4 * (row_words[base + BOX] & 0xFFFFFFFF), i, shapes_values, box_offsets,
+            polygon_offsets, boxes, circles, ring_offsets, vertices,
+        )  # fmt: skip

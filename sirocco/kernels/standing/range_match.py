@@ -23,7 +23,9 @@ from numba import types
 from sirocco.kernels.base.geometry import distance_m, ring_side
 from sirocco.kernels.base.memory import four_at_least, prefetch, trailing_zeros
 from sirocco.kernels.base.stretch_table import (
+    BITS,
     FILTER_SHIFT,
+    FRONTIER,
     cell_part,
     filter_bits,
     find,
@@ -43,9 +45,15 @@ from sirocco.kernels.standing.pyramid import (
     KIND_BOXES,
     KIND_CIRCLE,
     KIND_SHIFT,
+    LARGE_LEVELS,
+    POSTING_INFO,
+    POSTING_ROW,
+    POSTING_SECOND_TERM,
+    POSTING_TERM,
     POSTING_WORDS,
     ROW_WORDS,
     SHAPE_HEADER,
+    STAMP,
     STATE_FREE,
     STATE_MASK,
     STATE_PLAIN,
@@ -244,8 +252,8 @@ def match_batch(
         is not begun; if it is the first one, give longer arrays.
     """
     total = lon.shape[0]
-    shift = np.uint64(64 - state[0])
-    frontier = state[1]
+    shift = np.uint64(64 - state[BITS])
+    frontier = state[FRONTIER]
     last = (1 << finest) - 1
     survey = survey_level(finest)
     survey_down = finest - survey
@@ -288,7 +296,7 @@ def match_batch(
                 lane_object[lanes] = next_object
                 lane_x[lanes] = x
                 survey_cell = ((fine_row >> survey_down) << survey) | (fine_column >> survey_down)
-                mask = np.uint64(match_state[1]) | np.uint64(cell_levels[survey_cell])
+                mask = np.uint64(match_state[LARGE_LEVELS]) | np.uint64(cell_levels[survey_cell])
                 while mask != np.uint64(0):
                     level = trailing_zeros(mask)
                     mask &= mask - np.uint64(1)
@@ -347,14 +355,14 @@ def match_batch(
         # Stage 4: postings, lane by lane.
         at_list = 0
         object_pairs = pairs
-        stamp = match_state[0]
+        stamp = match_state[STAMP]
         for lane in range(lanes):
             this = lane_object[lane]
             is_twin = lane > 0 and lane_object[lane - 1] == this
             if not is_twin:
                 object_pairs = pairs
                 stamp += 1
-            match_state[0] = stamp
+            match_state[STAMP] = stamp
             is_double = is_twin or (lane + 1 < lanes and lane_object[lane + 1] == this)
             x = lane_x[lane]
             y = lat[this]
@@ -390,18 +398,18 @@ def match_batch(
                 if pairs + hit_count > pair_room:
                     return this, object_pairs
                 for i in range(hit_count):
-                    prefetch(row_state, np.int64(postings[hits[i] * POSTING_WORDS + 6]))
+                    prefetch(row_state, np.int64(postings[hits[i] * POSTING_WORDS + POSTING_ROW]))
                 for i in range(hit_count):
                     word = hits[i] * POSTING_WORDS
-                    other = postings[word + 4]
+                    other = postings[word + POSTING_TERM]
                     if other != 0:
                         if not _has_term(terms, term_begin, term_end, other):
                             continue
-                        other = postings[word + 5]
+                        other = postings[word + POSTING_SECOND_TERM]
                         if other != 0 and not _has_term(terms, term_begin, term_end, other):
                             continue
-                    row = np.int64(postings[word + 6])
-                    info = np.int64(postings[word + 7])
+                    row = np.int64(postings[word + POSTING_ROW])
+                    info = np.int64(postings[word + POSTING_INFO])
                     row_now = np.int64(row_state[row])
                     if row_now & STATE_MASK != STATE_PLAIN or check_all != 0:
                         base = row * ROW_WORDS

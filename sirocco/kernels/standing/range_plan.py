@@ -23,11 +23,17 @@ from sirocco.kernels.standing.pyramid import (
     INFO_TERMS,
     KIND_BOX,
     KIND_SHIFT,
+    LARGE_LEVELS,
+    POSTING_INFO,
+    POSTING_ROW,
+    POSTING_SECOND_TERM,
+    POSTING_TERM,
     POSTING_WORDS,
     ROW_WORDS,
     SHAPE_HEADER,
     SHAPE_UNIT,
     STATE_CHECK,
+    SURVEYED,
     TERM_BLOCK,
     TERM_UNIT,
     fine_cell,
@@ -68,8 +74,8 @@ def _survey(
     row = fine_cell(0.5 * (boxes[first_box, 1] + boxes[first_box, 3]), grid[1], grid[3], last)
     cell = ((row >> down) << level) | (column >> down)
     density[cell] += 1
-    state[2] += 1
-    return np.float64(density[cell]) / np.float64(state[2])
+    state[SURVEYED] += 1
+    return np.float64(density[cell]) / np.float64(state[SURVEYED])
 
 
 @kernel
@@ -118,11 +124,142 @@ def _mark_levels(
         first_row = fine_cell(boxes[box, 1], grid[1], grid[3], last) >> down
         last_row = fine_cell(boxes[box, 3], grid[1], grid[3], last) >> down
         if (last_column - first_column + 1) * (last_row - first_row + 1) > _MARKED_CELLS_MAX:
-            state[1] |= conj_levels
+            state[LARGE_LEVELS] |= conj_levels
             continue
         for row in range(first_row, last_row + 1):
             for column in range(first_column, last_column + 1):
                 cell_levels[(row << level) | column] |= np.uint16(conj_levels)
+
+
+@kernel(inline=True)
+def _write_row(
+    row: Any,
+    born: Any,
+    expires_ms: Any,
+    terms: Any,
+    box: Any,
+    boxes: Any,
+    row_words: Any,
+    row_boxes: Any,
+    row_state: Any,
+) -> None:
+    """Writes the words of a row with a reference to its term block, and its box if it has one."""
+    base = row * ROW_WORDS
+    row_words[base + BORN] = born
+    row_words[base + DEAD] = np.int64(0x7FFFFFFFFFFFFFFF)
+    row_words[base + EXPIRES] = expires_ms
+    row_words[base + TERM_BLOCK] = terms
+    if row_state[row] >> KIND_SHIFT == KIND_BOX:
+        for i in range(4):
+            row_boxes[base + BOX + i] = boxes[box, i]
+    row_state[row] = row_state[row] | STATE_CHECK
+
+
+@kernel(inline=True)
+def _fit(boxes: Any, first_box: Any, last_box: Any, grid: Any, finest: Any) -> Any:
+    """Returns the level at which the boxes meet at most two cells in each direction."""
+    side = 0.0
+    for box in range(first_box, last_box):
+        side = max(side, (boxes[box, 2] - boxes[box, 0]) * grid[2])
+        side = max(side, (boxes[box, 3] - boxes[box, 1]) * grid[3])
+    return level_of_side(side, finest)
+
+
+@kernel(inline=True)
+def _rarest(pos_ids: Any, first: Any, end: Any, frequencies: Any) -> Any:
+    """Returns where the rarest of some terms is; −1 if there are none."""
+    rarest = np.int64(-1)
+    least = np.int64(0x7FFFFFFFFFFFFFFF)
+    for i in range(first, end):
+        frequency = np.int64(frequencies[pos_ids[i]])
+        if frequency < least:
+            least = frequency
+            rarest = np.int64(i)
+    return rarest
+
+
+@kernel(inline=True)
+def _write_terms(
+    at: Any,
+    level: Any,
+    anchor_at: Any,
+    pos_ids: Any,
+    first: Any,
+    end: Any,
+    neg_ids: Any,
+    first_negative: Any,
+    end_negative: Any,
+    terms_words: Any,
+    templates: Any,
+    word: Any,
+) -> Any:
+    """Writes a conjunction to its term block, anchor first; returns the word after it.
+
+    The next two terms are written to the template at `word`, too.
+    """
+    terms_words[at] = (end - first) | ((end_negative - first_negative) << 13) | (level << 26)
+    at += 1
+    templates[word + POSTING_TERM] = 0
+    templates[word + POSTING_SECOND_TERM] = 0
+    if anchor_at >= 0:
+        terms_words[at] = pos_ids[anchor_at]
+        at += 1
+    others = 0
+    for i in range(first, end):
+        if i != anchor_at:
+            if others < 2:
+                templates[word + POSTING_TERM + others] = pos_ids[i]
+            others += 1
+            terms_words[at] = pos_ids[i]
+            at += 1
+    for i in range(first_negative, end_negative):
+        terms_words[at] = neg_ids[i]
+        at += 1
+    return at
+
+
+@kernel(inline=True)
+def _list_postings(
+    anchor: Any,
+    level: Any,
+    boxes: Any,
+    first_box: Any,
+    last_box: Any,
+    grid: Any,
+    finest: Any,
+    template: Any,
+    templates: Any,
+    keys: Any,
+    owners: Any,
+    count: Any,
+) -> Any:
+    """Lists the postings of a conjunction: of each box those of its cells, by one template.
+
+    Args:
+        template: the first one, which is complete but for its box; the others are made like it.
+        count: postings so far.
+
+    Returns:
+        How many there are then; −1 if there is no room.
+    """
+    word = template * POSTING_WORDS
+    for box in range(first_box, last_box):
+        own = template * POSTING_WORDS
+        if own != word:
+            for i in range(POSTING_TERM, POSTING_WORDS):
+                templates[own + i] = templates[word + i]
+        templates[own] = box
+        before = count
+        count = region_keys(
+            anchor, level, boxes[box, 0], boxes[box, 1], boxes[box, 2], boxes[box, 3],
+            grid, finest, keys, count,
+        )  # fmt: skip
+        if count < 0:
+            return np.int64(-1)
+        for i in range(before, count):
+            owners[i] = template
+        template += 1
+    return count
 
 
 @kernel(
@@ -208,21 +345,12 @@ def plan_insert(
         block = take_block(terms_state, terms_words, _TERM_UNIT, size_class)
         if block < 0:
             return np.int64(-1)
-        base = row * ROW_WORDS
-        row_words[base + BORN] = position
-        row_words[base + DEAD] = np.int64(0x7FFFFFFFFFFFFFFF)
-        row_words[base + EXPIRES] = expires_ms[query]
-        row_words[base + TERM_BLOCK] = block | (size_class << 32) | ((last_conj - first_conj) << 40)
-        if row_state[row] >> KIND_SHIFT == KIND_BOX:
-            for i in range(4):
-                row_boxes[base + 4 + i] = boxes[first_box, i]
-        row_state[row] = row_state[row] | STATE_CHECK
-
-        side = 0.0
-        for box in range(first_box, last_box):
-            side = max(side, (boxes[box, 2] - boxes[box, 0]) * grid[2])
-            side = max(side, (boxes[box, 3] - boxes[box, 1]) * grid[3])
-        fit = level_of_side(side, finest)
+        reference = block | (size_class << 32) | ((last_conj - first_conj) << 40)
+        _write_row(
+            row, position, expires_ms[query], reference, first_box, boxes,
+            row_words, row_boxes, row_state,
+        )  # fmt: skip
+        fit = _fit(boxes, first_box, last_box, grid, finest)
         share = _survey(boxes, first_box, last_box, grid, finest, density, match_state)
 
         info = 0
@@ -232,20 +360,12 @@ def plan_insert(
         block_begin = at
         conj_levels = 0
         for conj in range(first_conj, last_conj):
-            first = pos_offsets[conj]
-            positives = pos_offsets[conj + 1] - first
-            first_negative = neg_offsets[conj]
-            negatives = neg_offsets[conj + 1] - first_negative
+            first, end = pos_offsets[conj], pos_offsets[conj + 1]
+            first_negative, end_negative = neg_offsets[conj], neg_offsets[conj + 1]
+            anchor_at = _rarest(pos_ids, first, end, frequencies)
             anchor = np.int64(0)
-            anchor_at = np.int64(-1)
-            anchor_uses = match_state[2]
-            if positives > 0:
-                least = np.int64(0x7FFFFFFFFFFFFFFF)
-                for i in range(positives):
-                    frequency = np.int64(frequencies[pos_ids[first + i]])
-                    if frequency < least:
-                        least = frequency
-                        anchor_at = first + i
+            anchor_uses = match_state[SURVEYED]
+            if anchor_at >= 0:
                 anchor = np.int64(pos_ids[anchor_at])
                 anchor_uses = np.int64(uses[anchor])
             level = _level(fit, finest, anchor_uses * share, list_length)
@@ -253,47 +373,23 @@ def plan_insert(
             levels[anchor] |= np.uint16(1 << level)
 
             head = at
-            terms_words[at] = positives | (negatives << 13) | (level << 26)
-            at += 1
             word = template * POSTING_WORDS
-            templates[word + 4] = 0
-            templates[word + 5] = 0
-            if positives > 0:
-                terms_words[at] = anchor
-                at += 1
-                others = 0
-                for i in range(first, first + positives):
-                    if i != anchor_at:
-                        if others < 2:
-                            templates[word + 4 + others] = pos_ids[i]
-                        others += 1
-                        terms_words[at] = pos_ids[i]
-                        at += 1
-            for i in range(first_negative, first_negative + negatives):
-                terms_words[at] = neg_ids[i]
-                at += 1
+            at = _write_terms(
+                at, level, anchor_at, pos_ids, first, end, neg_ids, first_negative, end_negative,
+                terms_words, templates, word,
+            )  # fmt: skip
             conj_info = info
-            if positives > 3 or negatives > 0:
+            if end - first > 3 or end_negative > first_negative:
                 conj_info |= INFO_TERMS
-            templates[word + 6] = row
-            templates[word + 7] = conj_info | ((head - block_begin) << INFO_SHIFT)
-
-            for box in range(first_box, last_box):
-                own = template * POSTING_WORDS
-                if own != word:
-                    for i in range(4, 8):
-                        templates[own + i] = templates[word + i]
-                templates[own] = box
-                before = count
-                count = region_keys(
-                    anchor, level, boxes[box, 0], boxes[box, 1], boxes[box, 2], boxes[box, 3],
-                    grid, finest, keys, count,
-                )  # fmt: skip
-                if count < 0:
-                    return np.int64(-1)
-                for i in range(before, count):
-                    owners[i] = template
-                template += 1
+            templates[word + POSTING_ROW] = row
+            templates[word + POSTING_INFO] = conj_info | ((head - block_begin) << INFO_SHIFT)
+            count = _list_postings(
+                anchor, level, boxes, first_box, last_box, grid, finest,
+                template, templates, keys, owners, count,
+            )  # fmt: skip
+            if count < 0:
+                return np.int64(-1)
+            template += last_box - first_box
         _mark_levels(
             boxes, first_box, last_box, conj_levels, grid, finest, cell_levels, match_state
         )

@@ -14,7 +14,9 @@ from numba import types
 from sirocco.kernels.base.blocks import free_block, take_block
 from sirocco.kernels.base.memory import prefetch
 from sirocco.kernels.base.stretch_table import (
+    BITS,
     FILTER_SHIFT,
+    FRONTIER,
     erase,
     find,
     find_or_add,
@@ -22,7 +24,13 @@ from sirocco.kernels.base.stretch_table import (
     home_of,
 )
 from sirocco.kernels.jit.compiled import kernel
-from sirocco.kernels.standing.pyramid import NO_BLOCK, POSTING_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.standing.pyramid import (
+    NO_BLOCK,
+    POSTING_ROW,
+    POSTING_WORDS,
+    STATE_FREE,
+    STATE_MASK,
+)
 
 __all__ = ["post", "unpost"]
 
@@ -101,9 +109,9 @@ def post(
     ats = np.empty(_GROUP, np.int64)
     for start in range(begin, end, _GROUP):
         size = min(_GROUP, end - start)
-        shift = np.uint64(64 - state[0])
+        shift = np.uint64(64 - state[BITS])
         for i in range(size):
-            home = home_of(hash_of(keys[start + i], state), shift, state[1])
+            home = home_of(hash_of(keys[start + i], state), shift, state[FRONTIER])
             prefetch(slots, 2 * home)
             prefetch(filter_words, home >> FILTER_SHIFT)
         found = size
@@ -132,7 +140,7 @@ def _drop_free(postings: Any, row_state: Any, first: Any, count: Any) -> Any:
     """Removes the postings of all free rows from a list; returns how many are left."""
     kept = first
     for entry in range(first, first + count):
-        row = np.int64(postings[entry * POSTING_WORDS + 6])
+        row = np.int64(postings[entry * POSTING_WORDS + POSTING_ROW])
         if row_state[row] & STATE_MASK != STATE_FREE:
             if kept != entry:
                 for i in range(POSTING_WORDS):
@@ -192,13 +200,13 @@ def unpost(
     total = keys.shape[0]
     for start in range(0, total, _GROUP):
         size = min(_GROUP, total - start)
-        shift = np.uint64(64 - state[0])
+        shift = np.uint64(64 - state[BITS])
         for i in range(size):
-            home = home_of(hash_of(keys[start + i], state), shift, state[1])
+            home = home_of(hash_of(keys[start + i], state), shift, state[FRONTIER])
             prefetch(slots, 2 * home)
         for i in range(size):
             key = keys[start + i]
-            at = find(slots, home_of(hash_of(key, state), shift, state[1]), key)
+            at = find(slots, home_of(hash_of(key, state), shift, state[FRONTIER]), key)
             if at >= 0:
                 prefetch(postings, np.int64(slots[2 * at + 1] >> np.uint64(32)) * POSTING_WORDS)
         for i in range(size):
@@ -206,7 +214,7 @@ def unpost(
             if start + i > 0 and keys[start + i - 1] == key:
                 continue
             # Erasing a key moves others, so each is looked up again.
-            at = find(slots, home_of(hash_of(key, state), shift, state[1]), key)
+            at = find(slots, home_of(hash_of(key, state), shift, state[FRONTIER]), key)
             if at < 0:
                 result = -1
             elif _clean(slots, at, blocks, postings, row_state) == 0:

@@ -13,7 +13,12 @@ from numba import types
 
 from sirocco.kernels.base.hash_placement import mix
 from sirocco.kernels.base.memory import equal_words, prefetch, trailing_zeros
-from sirocco.kernels.base.stretch_table import home_of, secret_of
+from sirocco.kernels.base.stretch_table import (
+    BITS,
+    FRONTIER,
+    home_of,
+    secret_of,
+)
 from sirocco.kernels.jit.compiled import kernel
 from sirocco.kernels.standing.term_table import (
     BUCKET_TERMS,
@@ -25,7 +30,15 @@ from sirocco.kernels.standing.term_table import (
     hash_of_term,
 )
 
-__all__ = ["EVERY_OBJECT", "UNKNOWN", "acquire_ids", "count_seen", "look_up_ids", "release_ids"]
+__all__ = [
+    "EVERY_OBJECT",
+    "NEXT_ID",
+    "UNKNOWN",
+    "acquire_ids",
+    "count_seen",
+    "look_up_ids",
+    "release_ids",
+]
 
 EVERY_OBJECT = 0
 UNKNOWN = 1
@@ -33,6 +46,9 @@ UNKNOWN = 1
 # Probes in flight: enough to cover the latency of memory (32 was a tenth slower), few enough that
 # they and their lines stay in the first-level cache.
 _GROUP = 128
+
+# Words of `id_state`: ids that may be used again, and the first that was never used.
+FREE_IDS, NEXT_ID = range(2)
 
 _U8 = types.Array(types.uint64, 1, "C")
 _U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
@@ -52,8 +68,8 @@ def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) 
     """
     homes = np.empty(_GROUP, np.uint64)
     unsure = np.empty(_GROUP, np.int64)
-    shift = np.uint64(64 - state[0])
-    frontier = state[1]
+    shift = np.uint64(64 - state[BITS])
+    frontier = state[FRONTIER]
     first_secret, second_secret = secret_of(state)
     every = np.uint64((1 << BUCKET_TERMS) - 1)
     mark = np.uint64(1 << BUCKET_TERMS)
@@ -115,11 +131,11 @@ def acquire_ids(
     """
     homes = np.empty(_GROUP, np.int64)
     total = hashes.shape[0]
-    shift = np.uint64(64 - state[0])
+    shift = np.uint64(64 - state[BITS])
     for start in range(begin, total, _GROUP):
         size = min(_GROUP, total - start)
         for i in range(size):
-            home = home_of(hash_of_term(hashes[start + i], state), shift, state[1])
+            home = home_of(hash_of_term(hashes[start + i], state), shift, state[FRONTIER])
             homes[i] = home
             prefetch(words, BUCKET_WORDS * home)
         for i in range(size):
@@ -128,17 +144,17 @@ def acquire_ids(
             if at >= 0:
                 term_id = np.int64(values[at]) + 1
             else:
-                is_reused = id_state[0] > 0
-                term_id = id_state[1]
+                is_reused = id_state[FREE_IDS] > 0
+                term_id = id_state[NEXT_ID]
                 if is_reused:
-                    term_id = np.int64(free_ids[id_state[0] - 1])
+                    term_id = np.int64(free_ids[id_state[FREE_IDS] - 1])
                 if (
                     term_id >= min(hashes_by_id.shape[0], uses.shape[0])
                     or add_term(words, values, state, key, term_id - 1) < 0
                 ):
                     return start + i
-                id_state[0] -= np.int64(is_reused)
-                id_state[1] += np.int64(not is_reused)
+                id_state[FREE_IDS] -= np.int64(is_reused)
+                id_state[NEXT_ID] += np.int64(not is_reused)
                 hashes_by_id[term_id] = key
             uses[term_id] += 1
             out_ids[start + i] = term_id
@@ -178,7 +194,7 @@ def release_ids(
         uses[term_id] -= 1
         if uses[term_id] == 0:
             key = hashes_by_id[term_id]
-            home = home_of(hash_of_term(key, state), np.uint64(64 - state[0]), state[1])
+            home = home_of(hash_of_term(key, state), np.uint64(64 - state[BITS]), state[FRONTIER])
             at = find_term(words, values, home, key)
             if at < 0:
                 result = -1
@@ -186,8 +202,8 @@ def release_ids(
             erase_term(words, values, state, at)
             levels[term_id] = 0
             seen[term_id] = 0
-            free_ids[id_state[0]] = term_id
-            id_state[0] += 1
+            free_ids[id_state[FREE_IDS]] = term_id
+            id_state[FREE_IDS] += 1
     return result
 
 

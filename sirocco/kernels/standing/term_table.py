@@ -25,7 +25,13 @@ import numpy.typing as npt
 from numba import types
 
 from sirocco.kernels.base.hash_placement import mix
-from sirocco.kernels.base.stretch_table import home_of, secret_of
+from sirocco.kernels.base.stretch_table import (
+    BITS,
+    FRONTIER,
+    KEYS,
+    home_of,
+    secret_of,
+)
 from sirocco.kernels.jit.compiled import kernel
 
 __all__ = [
@@ -53,7 +59,7 @@ _I4 = types.Array(types.int32, 1, "C")
 
 def buckets_needed(state: npt.NDArray[np.int64], terms_more: int) -> int:
     """Returns how many buckets are enough for more terms, also while the table doubles."""
-    return (2 << int(state[0])) + (int(state[2]) + terms_more) // BUCKET_TERMS + 2
+    return (2 << int(state[BITS])) + (int(state[KEYS]) + terms_more) // BUCKET_TERMS + 2
 
 
 @kernel(inline=True)
@@ -94,7 +100,7 @@ def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
     Returns:
         0; −1 if the array was too short: nothing has changed.
     """
-    home = home_of(hash_of_term(key, state), np.uint64(64 - state[0]), state[1])
+    home = home_of(hash_of_term(key, state), np.uint64(64 - state[BITS]), state[FRONTIER])
     bucket = home
     while 16 * bucket < values.shape[0] and values[16 * bucket + _MARK - 1] != 0:
         bucket += 1
@@ -107,7 +113,7 @@ def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
         i += 1
     words[BUCKET_WORDS * bucket + i] = key
     values[16 * bucket + FIRST_VALUE + i] = value
-    state[2] += 1
+    state[KEYS] += 1
     return 0
 
 
@@ -129,7 +135,7 @@ def _close_gap(words: Any, values: Any, at: Any) -> Any:
 @kernel
 def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
     """Returns (the first place after a bucket whose home is not after it or −1, how many)."""
-    shift = np.uint64(64 - state[0])
+    shift = np.uint64(64 - state[BITS])
     first = np.int64(-1)
     count = 0
     last = bucket
@@ -138,7 +144,8 @@ def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
         for i in range(BUCKET_TERMS):
             at = 16 * last + FIRST_VALUE + i
             key = words[BUCKET_WORDS * last + i]
-            if values[at] != 0 and home_of(hash_of_term(key, state), shift, state[1]) <= bucket:
+            home = home_of(hash_of_term(key, state), shift, state[FRONTIER])
+            if values[at] != 0 and home <= bucket:
                 if count == 0:
                     first = at
                 count += 1
@@ -148,7 +155,7 @@ def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
 @kernel
 def erase_term(words: Any, values: Any, state: Any, at: Any) -> None:
     """Empties a place and moves displaced terms back, so that there are no tombstones."""
-    state[2] -= 1
+    state[KEYS] -= 1
     while True:
         bucket = at >> 4
         free = _close_gap(words, values, at)
@@ -177,9 +184,9 @@ def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
     Returns:
         1 if the doubling is complete, else 0; −1 if the array was too short: nothing has changed.
     """
-    if values.shape[0] < 16 * ((np.int64(2) << state[0]) + state[2] // BUCKET_TERMS + 1):
+    if values.shape[0] < 16 * ((np.int64(2) << state[BITS]) + state[KEYS] // BUCKET_TERMS + 1):
         return -1
-    frontier = state[1]
+    frontier = state[FRONTIER]
     begin = max(frontier - buckets, 0)
     # Near the bottom, source and target would overlap: the last steps are done as one.
     if begin < 2 * buckets:
@@ -190,16 +197,16 @@ def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
     moved = words[BUCKET_WORDS * begin : BUCKET_WORDS * end].copy()
     moved_values = values[16 * begin : 16 * end].copy()
     words[BUCKET_WORDS * begin : BUCKET_WORDS * end] = np.uint64(0)
-    state[1] = begin
+    state[FRONTIER] = begin
     for bucket in range(end - begin):
         for i in range(BUCKET_TERMS):
             value = moved_values[16 * bucket + FIRST_VALUE + i]
             if value != 0:
-                state[2] -= 1
+                state[KEYS] -= 1
                 if add_term(words, values, state, moved[BUCKET_WORDS * bucket + i], value) < 0:
                     return -1  # cannot happen with the room required above
     if begin > 0:
         return 0
-    state[0] += 1
-    state[1] = np.int64(1) << state[0]
+    state[BITS] += 1
+    state[FRONTIER] = np.int64(1) << state[BITS]
     return 1

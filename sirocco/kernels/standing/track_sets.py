@@ -101,6 +101,8 @@ TENANT_COLUMNS = 5
 NO_TENANT = -1
 TENANT_SHARE = 3
 
+# Words of an entry.
+ENTRY_ROW, ENTRY_GENERATION, ENTRY_LAST = range(3)
 ENTRY_WORDS = 3
 # What an entry takes, in a block of which half may be unused; and a set, in its columns and the
 # table of handles. Its charge is this and the weight of the heaviest object of its entries.
@@ -135,6 +137,12 @@ _U1 = types.Array(types.uint8, 1, "C")
 _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 
 
+@kernel(inline=True)
+def _move_entry(entries: Any, source: Any, target: Any) -> None:
+    for i in range(ENTRY_WORDS):
+        entries[target + i] = entries[source + i]
+
+
 @kernel
 def _append(
     set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, generation: Any, last: Any
@@ -159,9 +167,9 @@ def _append(
         first = larger
         size_class += 1
     at = (first + count) * ENTRY_WORDS
-    entries[at] = row
-    entries[at + 1] = generation
-    entries[at + 2] = last
+    entries[at + ENTRY_ROW] = row
+    entries[at + ENTRY_GENERATION] = generation
+    entries[at + ENTRY_LAST] = last
     set_words[own] = (first << 32) | (size_class << 26) | (count + 1)
     return True
 
@@ -274,7 +282,7 @@ def _charge_anew(
     first = (word >> 32) * ENTRY_WORDS
     heaviest = np.int64(0)
     for i in range(count):
-        last = _object_of(stays, entries[first + i * ENTRY_WORDS + 2])
+        last = _object_of(stays, entries[first + i * ENTRY_WORDS + ENTRY_LAST])
         heaviest = max(heaviest, _weight(weights, last))
     _charge(charges, progress, own, SET_BYTES + heaviest if count > 0 else np.int64(0))
 
@@ -382,18 +390,18 @@ def follow(
         first = (word >> 32) * ENTRY_WORDS
         touched = np.int64(0)
         for i in range(word & COUNT_MASK):
-            row = np.int64(entries[first + i * ENTRY_WORDS])
-            generation = entries[first + i * ENTRY_WORDS + 1]
+            row = np.int64(entries[first + i * ENTRY_WORDS + ENTRY_ROW])
+            generation = entries[first + i * ENTRY_WORDS + ENTRY_GENERATION]
             if generation == generations[row] and stamps[row] == tick:
-                last = _object_of(stays, entries[first + i * ENTRY_WORDS + 2])
+                last = _object_of(stays, entries[first + i * ENTRY_WORDS + ENTRY_LAST])
                 asked = max(weight - _weight(weights, last), np.int64(0))
                 touched = _note(tenants, touched, row_tenants[row], tick, asked, 0)
         kept = np.int64(0)
         heaviest = np.int64(0)
         for i in range(word & COUNT_MASK):
-            row = np.int64(entries[first + i * ENTRY_WORDS])
-            generation = entries[first + i * ENTRY_WORDS + 1]
-            third = entries[first + i * ENTRY_WORDS + 2]
+            row = np.int64(entries[first + i * ENTRY_WORDS + ENTRY_ROW])
+            generation = entries[first + i * ENTRY_WORDS + ENTRY_GENERATION]
+            third = entries[first + i * ENTRY_WORDS + ENTRY_LAST]
             if generation != generations[row]:
                 progress[ENTRIES] -= 1
                 progress[HELD] -= ENTRY_BYTES
@@ -473,9 +481,9 @@ def follow(
                     out_numbers[count_out] = -1
                     count_out += 1
                 continue
-            entries[first + kept * ENTRY_WORDS] = row
-            entries[first + kept * ENTRY_WORDS + 1] = generation
-            entries[first + kept * ENTRY_WORDS + 2] = third
+            entries[first + kept * ENTRY_WORDS + ENTRY_ROW] = row
+            entries[first + kept * ENTRY_WORDS + ENTRY_GENERATION] = generation
+            entries[first + kept * ENTRY_WORDS + ENTRY_LAST] = third
             heaviest = max(heaviest, _weight(weights, last))
             kept += 1
         _shorten(set_words, own, blocks, entries, kept)
@@ -646,12 +654,10 @@ def sweep_sets(
         count = word & COUNT_MASK
         kept = np.int64(0)
         for j in range(count):
-            row = np.int64(entries[first + j * ENTRY_WORDS])
-            generation = entries[first + j * ENTRY_WORDS + 1]
+            row = np.int64(entries[first + j * ENTRY_WORDS + ENTRY_ROW])
+            generation = entries[first + j * ENTRY_WORDS + ENTRY_GENERATION]
             if generation == generations[row] and row_state[row] & STATE_MASK != STATE_FREE:
-                entries[first + kept * ENTRY_WORDS] = row
-                entries[first + kept * ENTRY_WORDS + 1] = generation
-                entries[first + kept * ENTRY_WORDS + 2] = entries[first + j * ENTRY_WORDS + 2]
+                _move_entry(entries, first + j * ENTRY_WORDS, first + kept * ENTRY_WORDS)
                 kept += 1
                 ended += np.int64(row_words[row * ROW_WORDS + DEAD] != _FOR_EVER)
         if kept < count:
@@ -712,16 +718,16 @@ def take_members(
         kept = np.int64(0)
         for j in range(count):
             at = first + j * ENTRY_WORDS
-            row = np.int64(entries[at])
+            row = np.int64(entries[at + ENTRY_ROW])
             if (
                 is_taken[row] != 0
-                and entries[at + 1] == generations[row]
+                and entries[at + ENTRY_GENERATION] == generations[row]
                 and count_out < out_sets.shape[0]
             ):
                 out_sets[count_out] = own
                 out_rows[count_out] = row
-                stay = _stay_of(entries[at + 2])
-                last = _object_of(stays, entries[at + 2])
+                stay = _stay_of(entries[at + ENTRY_LAST])
+                last = _object_of(stays, entries[at + ENTRY_LAST])
                 out_numbers[count_out] = last
                 out_phases[count_out] = REPORTED
                 out_dues[count_out] = NEVER_DUE
@@ -739,9 +745,7 @@ def take_members(
                 count_out += 1
                 continue
             if kept < j:
-                entries[first + kept * ENTRY_WORDS] = entries[at]
-                entries[first + kept * ENTRY_WORDS + 1] = entries[at + 1]
-                entries[first + kept * ENTRY_WORDS + 2] = entries[at + 2]
+                _move_entry(entries, at, first + kept * ENTRY_WORDS)
             kept += 1
         if kept < count:
             progress[ENTRIES] -= count - kept
@@ -786,12 +790,10 @@ def drop_stays(
         end = first + (entries_count - 1) * ENTRY_WORDS
         for j in range(entries_count):
             at = first + j * ENTRY_WORDS
-            if entries[at + 2] != -2 - stay:
+            if entries[at + ENTRY_LAST] != -2 - stay:
                 continue
             # The last entry takes its place.
-            entries[at] = entries[end]
-            entries[at + 1] = entries[end + 1]
-            entries[at + 2] = entries[end + 2]
+            _move_entry(entries, end, at)
             given_back = ENTRY_BYTES + STAY_BYTES + SET_BYTES + _weight(weights, stays[stay, LAST])
             progress[ENTRIES] -= 1
             progress[HELD] -= ENTRY_BYTES + STAY_BYTES

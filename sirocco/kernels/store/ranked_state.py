@@ -96,7 +96,7 @@ _FIGURES = 10
 # greatest number of groups, greatest number of candidates, both words of a secret (see
 # `hash_placement`). Then the addresses, as above.
 CANDIDATES, LIMIT, GROUPS, OBJECTS, TOKENS, KEYWORDS, K_COUNT, PRUNES = range(8)
-STEPS, GROUPS_MAX, ROOM, SECRET, ADDRESSES, SEARCH_WORDS = 8, 9, 10, 11, 13, 26
+STEPS, GROUPS_MAX, ROOM, SECRET, SECOND_SECRET, ADDRESSES, SEARCH_WORDS = 8, 9, 10, 11, 12, 13, 26
 _AT_FIGURES, _AT_STEPS, _AT_HEAPS, _AT_LEASTS, _AT_SIGNATURES, _AT_CODES = range(ADDRESSES, 19)
 _AT_SHORTEST, _AT_PLAIN, _AT_BITS = range(19, 22)
 _AT_KEYS, _AT_REFS, _AT_FLOATS, _AT_OFTEN = range(22, SEARCH_WORDS)
@@ -386,7 +386,7 @@ def _contenders(search: Any) -> Any:
     """Moves the candidates that are not out to the front; returns how many."""
     return keep_contenders(
         room_of(search), search[KEYWORDS], search[CANDIDATES], search[K_COUNT], figures_of(search),
-        np.uint64(search[SECRET]), np.uint64(search[SECRET + 1]),
+        np.uint64(search[SECRET]), np.uint64(search[SECOND_SECRET]),
     )  # fmt: skip
 
 
