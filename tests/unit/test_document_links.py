@@ -48,3 +48,20 @@ def test_documents_that_are_named_exist() -> None:
         if not (ROOT / name).exists()
     ]
     assert dead == []
+
+
+def test_code_that_documents_name_exists() -> None:
+    """A path in backticks from the top level, or below `tests/unit`; modules without suffix."""
+    top = "benchmarks|charts|console|loadgen|proto|scripts|sdk|services|sirocco|spark-jobs|tests"
+    named = re.compile(rf"`((?:{top})/[\w./-]+)`")
+    dead = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in _files({".md"})
+        for name in named.findall(path.read_text())
+        if not any(
+            (root / each).exists()
+            for root in (ROOT, ROOT / "tests/unit")
+            for each in (name, f"{name}.py")
+        )
+    ]
+    assert dead == []
