@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
-from sirocco_client import Ended, KnnChange, ListChange, NotificationBatch, TermsStep
+from sirocco_client import (
+    Ended,
+    KnnChange,
+    ListChange,
+    NotificationBatch,
+    Object,
+    RankedChange,
+    TermsStep,
+)
 from sirocco_client.objects.columns import MISSING_TS
 
 
@@ -69,12 +77,23 @@ def change_members(change: ListChange) -> dict[str, Any]:
             "added": texts(one.id for one in change.added),
             "removed": texts(change.removed),
         }
-        return members | _entries(change.entries, "distance_m")
+        return members | _entries(change.entries, "distance_m") | _shown(change, change.added)
     if change.is_partial:
         members["partial"] = True
     if isinstance(change, TermsStep):
         return members | {"terms": [list(pair) for pair in change.terms], "at": change.at_ms}
-    return members | _entries(change.entries, "score") | {"at": change.at_ms}
+    members |= _entries(change.entries, "score") | {"at": change.at_ms}
+    return members | _shown(change, change.new)
+
+
+def _shown(change: KnnChange | RankedChange, new: Iterable[Object]) -> dict[str, Any]:
+    """Returns the places of words in the objects that are new in a list."""
+    places = [
+        {"object": str(one.id), "term": each.term, "start": each.start, "end": each.end}
+        for one, shown in zip(new, change.highlights, strict=False)
+        for each in shown
+    ]
+    return {"highlights": places} if places else {}
 
 
 def _entries(entries: Iterable[tuple[int | str, float]], figure: str) -> dict[str, Any]:

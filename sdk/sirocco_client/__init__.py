@@ -35,11 +35,11 @@ from sirocco_client.errors import (
 from sirocco_client.notifications.async_subscription import AsyncSubscription
 from sirocco_client.notifications.decode import (
     Delivery,
-    Highlight,
     Notification,
     NotificationBatch,
     TrackedNotification,
 )
+from sirocco_client.notifications.highlights import Highlight
 from sirocco_client.notifications.list_changes import (
     Ended,
     KnnChange,

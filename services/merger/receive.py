@@ -336,8 +336,9 @@ class ReceiveFront(ReceiveServiceServicer):
         if isinstance(own, Delivered) and asks_for_highlights(own):
             # Beyond the caller's share of time, matches have none.
             with suppress(ResourceExhausted):
-                found = await self._highlighting.run(partial(highlights_of, own))
-                response.highlights.CopyFrom(found)
+                of_matches, of_lists = await self._highlighting.run(partial(highlights_of, own))
+                response.highlights.CopyFrom(of_matches)
+                response.list_highlights.CopyFrom(of_lists)
         return response
 
     def _response(self, own: Joined, cursor: str) -> ReceiveResponse:

@@ -11,8 +11,11 @@ from sirocco_client import (
     Client,
     Delivery,
     Ended,
+    Highlight,
     KnnChange,
     Notification,
+    Object,
+    RankedChange,
     Retry,
     SiroccoError,
     TermsStep,
@@ -133,10 +136,7 @@ def _members(delivery: Delivery) -> dict[str, Any]:
         if delivery.change != "match":
             members |= {"event": delivery.change, "track": delivery.track}
         if delivery.highlights:
-            members["highlights"] = [
-                {"term": one.term, "start": one.start, "end": one.end}
-                for one in delivery.highlights
-            ]
+            members["highlights"] = [_place(one) for one in delivery.highlights]
         return members | {"arrival_ms": delivery.arrival_ms, "publication": list(delivery.event)}
     if isinstance(delivery, Ended):
         return members | {"event": "ended", "reason": delivery.reason}
@@ -148,8 +148,21 @@ def _members(delivery: Delivery) -> dict[str, Any]:
     figures = [figure for _, figure in delivery.entries]
     if isinstance(delivery, KnnChange):
         members |= {"added": [one.id for one in delivery.added], "removed": delivery.removed}
-        return members | {"objects": objects, "distance_m": figures}
-    return members | {"objects": objects, "score": figures, "at": delivery.at_ms}
+        members |= {"objects": objects, "distance_m": figures}
+        return members | _places(delivery, delivery.added)
+    members |= {"objects": objects, "score": figures, "at": delivery.at_ms}
+    return members | _places(delivery, delivery.new)
+
+
+def _places(delivery: KnnChange | RankedChange, new: tuple[Object, ...]) -> dict[str, Any]:
+    """Returns the places of words in the objects that are new in a list."""
+    pairs = zip(new, delivery.highlights, strict=False)
+    found = [{"object": one.id} | _place(each) for one, shown in pairs for each in shown]
+    return {"highlights": found} if found else {}
+
+
+def _place(one: Highlight) -> dict[str, Any]:
+    return {"term": one.term, "start": one.start, "end": one.end}
 
 
 def _line(delivery: Delivery) -> str:

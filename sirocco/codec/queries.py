@@ -80,6 +80,7 @@ def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
 def _put_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
     kind.lon, kind.lat, kind.k = query.lon, query.lat, query.k
     kind.events.extend(query.events)
+    kind.highlight = query.highlight
     if query.expression is not None:
         kind.text = query.expression.source
 
@@ -99,6 +100,7 @@ def _put_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
     kind.lon, kind.lat, kind.radius_m, kind.k = query.lon, query.lat, query.radius_m, query.k
     kind.keywords.extend(keywords_for(query.keywords))
     kind.events.extend(query.events)
+    kind.highlight = query.highlight
     weights = query.weights
     kind.weights.text, kind.weights.space, kind.weights.time = (
         weights.text,
@@ -224,6 +226,8 @@ def _add_knn(members: dict[str, Any], kind: pb.KnnKind) -> None:
     members |= {"point": {"lon": kind.lon, "lat": kind.lat}, "k": kind.k}
     if text := kind.text:
         members["text"] = text
+    if kind.highlight:
+        members["highlight"] = True
 
 
 def _add_terms(members: dict[str, Any], kind: pb.TermsKind) -> None:
@@ -243,6 +247,8 @@ def _add_ranked(members: dict[str, Any], kind: pb.RankedKind) -> None:
         "k": kind.k,
         "keywords": list(kind.keywords),
     }
+    if kind.highlight:
+        members["highlight"] = True
     if kind.HasField("weights"):
         weights = kind.weights
         members["weights"] = {"text": weights.text, "space": weights.space, "time": weights.time}

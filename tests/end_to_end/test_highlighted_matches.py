@@ -14,10 +14,14 @@ from sirocco_client import (
     Client,
     Highlight,
     InvalidArgument,
+    KnnChange,
+    KnnQuery,
     Notification,
     Object,
     Polygon,
     RangeQuery,
+    RankedChange,
+    RankedQuery,
     Rectangle,
     TrackedNotification,
 )
@@ -151,14 +155,78 @@ def test_the_tool_and_the_gateway_show_them(
         gateway.stop()
 
 
+def test_lists_show_the_words_of_what_enters_them(
+    client: Client, router: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = "lists"
+    here: dict[str, Any] = {"lon": 5.0, "lat": 5.0}
+    near = KnnQuery(
+        id="near",
+        subscriber=one,
+        k=3,
+        text='"big wolf" OR wo*',
+        where={"n": 1},
+        highlight=True,
+        **here,
+    )
+    best = RankedQuery(
+        id="best",
+        subscriber=one,
+        radius_m=5_000.0,
+        k=2,
+        keywords=("wolf", "Pass"),
+        window="1h",
+        step="100ms",
+        highlight=True,
+        **here,
+    )
+    silent = KnnQuery(id="silent", subscriber=one, k=2, text="wolf", **here)
+    for query in (near, best, silent):
+        client.register(query)
+    assert client.get("near").query.highlight  # type: ignore[union-attr]
+    assert client.get("best").query.highlight  # type: ignore[union-attr]
+    texts = {"far": "wolf on a pass", "mid": "a big WOLF", "close": "wood"}
+    for number, (name, text) in enumerate(texts.items()):
+        place = here | {"lon": 5.01 - 0.002 * number}
+        publish(client, Object(id=name, text=text, attributes={"n": 1}, **place))
+    shown: dict[tuple[str, int | str], list[str]] = {}
+    received_count = 0
+    with client.subscribe(one, from_earliest=True) as subscription:
+        for change in subscription:
+            assert isinstance(change, KnnChange | RankedChange)
+            new = change.added if isinstance(change, KnnChange) else change.new
+            assert len(change.highlights) in (0, len(new))
+            received_count += 1
+            for entered, places in zip(new, change.highlights, strict=False):
+                words = [entered.text[each.start : each.end] for each in places]
+                shown[change.query, entered.id] = words
+                assert bool(words) == (change.query != "silent")
+            if len(shown.keys() - {("silent", "far"), ("silent", "mid")}) == 5:
+                break
+    assert {key: words for key, words in shown.items() if words} == {
+        ("near", "far"): ["wolf"],
+        ("near", "mid"): ["big WOLF", "WOLF"],
+        ("near", "close"): ["wood"],
+        ("best", "far"): ["wolf", "pass"],
+        ("best", "mid"): ["WOLF"],
+    }
+    arguments = ["subscribe", one, "--from-earliest", "--count", str(received_count), "--json"]
+    assert main([*arguments, "--router", router]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = [place for line in lines for place in line.get("highlights", ())]
+    assert {"object": "far", "term": "pass", "start": 10, "end": 14} in found
+    assert ("mid", 2, 10) in [(each["object"], each["start"], each["end"]) for each in found]
+
+
 @pytest.mark.parametrize(
     "query",
     [
         RangeQuery(id="wrong", subscriber="s", region=HERE, highlight=True),
         RangeQuery(id="wrong", subscriber="s", text="a", highlight=1),  # type: ignore[arg-type]
+        KnnQuery(id="wrong", subscriber="s", lon=0.0, lat=0.0, k=1, highlight=True),
     ],
 )
-def test_what_cannot_be_shown_is_refused(client: Client, query: RangeQuery) -> None:
+def test_what_cannot_be_shown_is_refused(client: Client, query: RangeQuery | KnnQuery) -> None:
     with pytest.raises(InvalidArgument) as refused:
         client.register(query)
     assert refused.value.field == "highlight"

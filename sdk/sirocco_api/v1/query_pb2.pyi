@@ -79,18 +79,20 @@ class RangeKind(_message.Message):
     def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., track: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., highlight: bool = ..., dwell_ms: _Optional[int] = ..., leave_after_ms: _Optional[int] = ...) -> None: ...
 
 class KnnKind(_message.Message):
-    __slots__ = ("lon", "lat", "k", "text", "events")
+    __slots__ = ("lon", "lat", "k", "text", "events", "highlight")
     LON_FIELD_NUMBER: _ClassVar[int]
     LAT_FIELD_NUMBER: _ClassVar[int]
     K_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HIGHLIGHT_FIELD_NUMBER: _ClassVar[int]
     lon: float
     lat: float
     k: int
     text: str
     events: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, lon: _Optional[float] = ..., lat: _Optional[float] = ..., k: _Optional[int] = ..., text: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
+    highlight: bool
+    def __init__(self, lon: _Optional[float] = ..., lat: _Optional[float] = ..., k: _Optional[int] = ..., text: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., highlight: bool = ...) -> None: ...
 
 class TermsKind(_message.Message):
     __slots__ = ("region", "text", "k", "step_ms", "events")
@@ -107,7 +109,7 @@ class TermsKind(_message.Message):
     def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., k: _Optional[int] = ..., step_ms: _Optional[int] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankedKind(_message.Message):
-    __slots__ = ("lon", "lat", "radius_m", "k", "keywords", "weights", "half_life_ms", "step_ms", "events")
+    __slots__ = ("lon", "lat", "radius_m", "k", "keywords", "weights", "half_life_ms", "step_ms", "events", "highlight")
     LON_FIELD_NUMBER: _ClassVar[int]
     LAT_FIELD_NUMBER: _ClassVar[int]
     RADIUS_M_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +119,7 @@ class RankedKind(_message.Message):
     HALF_LIFE_MS_FIELD_NUMBER: _ClassVar[int]
     STEP_MS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HIGHLIGHT_FIELD_NUMBER: _ClassVar[int]
     lon: float
     lat: float
     radius_m: float
@@ -126,7 +129,8 @@ class RankedKind(_message.Message):
     half_life_ms: int
     step_ms: int
     events: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, lon: _Optional[float] = ..., lat: _Optional[float] = ..., radius_m: _Optional[float] = ..., k: _Optional[int] = ..., keywords: _Optional[_Iterable[str]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., half_life_ms: _Optional[int] = ..., step_ms: _Optional[int] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
+    highlight: bool
+    def __init__(self, lon: _Optional[float] = ..., lat: _Optional[float] = ..., radius_m: _Optional[float] = ..., k: _Optional[int] = ..., keywords: _Optional[_Iterable[str]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., half_life_ms: _Optional[int] = ..., step_ms: _Optional[int] = ..., events: _Optional[_Iterable[str]] = ..., highlight: bool = ...) -> None: ...
 
 class Weights(_message.Message):
     __slots__ = ("text", "space", "time")

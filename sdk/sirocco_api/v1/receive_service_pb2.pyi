@@ -67,7 +67,7 @@ class Credit(_message.Message):
     def __init__(self, matches: _Optional[int] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
-    __slots__ = ("cursor", "objects", "events", "queries", "matches", "lists", "highlights")
+    __slots__ = ("cursor", "objects", "events", "queries", "matches", "lists", "highlights", "list_highlights")
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +75,7 @@ class ReceiveResponse(_message.Message):
     MATCHES_FIELD_NUMBER: _ClassVar[int]
     LISTS_FIELD_NUMBER: _ClassVar[int]
     HIGHLIGHTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_HIGHLIGHTS_FIELD_NUMBER: _ClassVar[int]
     cursor: str
     objects: _columns_pb2.ObjectColumns
     events: _columns_pb2.EventColumns
@@ -82,4 +83,5 @@ class ReceiveResponse(_message.Message):
     matches: _columns_pb2.MatchColumns
     lists: _columns_pb2.ListColumns
     highlights: _columns_pb2.HighlightColumns
-    def __init__(self, cursor: _Optional[str] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ..., lists: _Optional[_Union[_columns_pb2.ListColumns, _Mapping]] = ..., highlights: _Optional[_Union[_columns_pb2.HighlightColumns, _Mapping]] = ...) -> None: ...
+    list_highlights: _columns_pb2.HighlightColumns
+    def __init__(self, cursor: _Optional[str] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ..., lists: _Optional[_Union[_columns_pb2.ListColumns, _Mapping]] = ..., highlights: _Optional[_Union[_columns_pb2.HighlightColumns, _Mapping]] = ..., list_highlights: _Optional[_Union[_columns_pb2.HighlightColumns, _Mapping]] = ...) -> None: ...

@@ -16,6 +16,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 
 from sirocco_client.errors import Internal
+from sirocco_client.notifications.highlights import (
+    Highlight,
+    check_highlights,
+    read_highlights,
+)
 from sirocco_client.notifications.list_changes import ListChange, check_lists, read_lists
 from sirocco_client.objects.object import Object
 from sirocco_client.objects.object_rows import ObjectRows, strings_of
@@ -26,20 +31,6 @@ Change: TypeAlias = Literal["match", "enter", "inside", "exit"]
 
 # Changes by their numbers on the wire.
 _CHANGES: tuple[Change, ...] = ("match", "enter", "inside", "exit")
-
-
-@dataclass(frozen=True, slots=True)
-class Highlight:
-    """The place of a word that made an object match: `object.text[start:end]`.
-
-    Attributes:
-        term: The word, phrase or beginning, as the analysis of texts writes it.
-        start, end: Its first character, and the one after its last.
-    """
-
-    term: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +108,15 @@ class NotificationBatch(ObjectRows):
             and len(response.queries.handles) % 8 == 0
             and len(matches.changes) in (0, len(matches.objects) // 4)
         )
-        shown = response.highlights
-        sizes = {len(each) for each in (shown.matches, shown.starts, shown.ends, shown.terms)}
         events = response.events
         columns = {len(each) for each in (events.sessions, events.numbers, events.arrivals_ms)}
         # Lists need none of objects that arrived long ago.
         fits &= columns <= {8 * response.objects.count} or (columns == {0} and not matches.objects)
-        if not fits or len(sizes) > 1 or len(shown.matches) % 4:
+        if not fits:
             raise Internal("columns of a response do not fit together")
-        self._has_highlights = bool(shown.matches)
+        check_highlights(response.highlights)
+        check_highlights(response.list_highlights)
+        self._has_highlights = bool(response.highlights.matches)
         self._list_count = 0
         if response.HasField("lists"):
             check_lists(response.lists)
@@ -194,17 +185,7 @@ class NotificationBatch(ObjectRows):
     @cached_property
     def match_highlights(self) -> dict[int, tuple[Highlight, ...]]:
         """Places of words by match, for the queries that ask for them."""
-        shown = self._response.highlights
-        matches, starts, ends, terms = (
-            memoryview(each).cast("I")
-            for each in (shown.matches, shown.starts, shown.ends, shown.terms)
-        )
-        found: dict[int, list[Highlight]] = {}
-        for match, start, end, term in zip(matches, starts, ends, terms, strict=True):
-            if term >= len(shown.names):
-                raise Internal("a highlight is of an unknown word")
-            found.setdefault(match, []).append(Highlight(shown.names[term], start, end))
-        return {match: tuple(places) for match, places in found.items()}
+        return read_highlights(self._response.highlights)
 
     @cached_property
     def lists(self) -> list[ListChange]:
@@ -214,13 +195,14 @@ class NotificationBatch(ObjectRows):
         cursors = [self.begin_cursor] * (self._list_count - 1) + [self.cursor]
         lists = self._response.lists
         try:
-            return read_lists(lists, self.query_ids, self._specs, self.objects, cursors)
+            shown = read_highlights(self._response.list_highlights)
+            return read_lists(lists, self.query_ids, self._specs, self.objects, cursors, shown)
         except (IndexError, ValueError, AttributeError):
             raise Internal("rows of lists do not fit together") from None
 
     @property
     def _specs(self) -> Sequence[str]:
-        """JSON form of each query, empty for plain range queries and for those of knn lists."""
+        """JSON form of each query, empty for plain range queries and for knn lists as a rule."""
         return self._response.queries.specs or [""] * len(self.query_ids)
 
     @cached_property

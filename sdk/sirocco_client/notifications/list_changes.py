@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from sirocco_api.v1.columns_pb2 import ListColumns
 
 from sirocco_client.errors import Internal
+from sirocco_client.notifications.highlights import Highlight
 from sirocco_client.objects.object import Object
 from sirocco_client.objects.object_rows import strings_of
 
@@ -33,6 +34,8 @@ class KnnChange:
         removed: Ids of objects that left it.
         entries: The list as it is now: (object id, distance in metres), nearest first, ties by id.
         cursor: As `Notification.cursor`.
+        highlights: Of each of `added` the places of the words that matched, if the query asks for
+            them (`KnnQuery.highlight`); empty if there are none.
     """
 
     query: str
@@ -40,6 +43,7 @@ class KnnChange:
     removed: tuple[int | str, ...]
     entries: tuple[tuple[int | str, float], ...]
     cursor: str
+    highlights: tuple[tuple[Highlight, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class TermsStep:
     is_partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankedChange:
     """The list of a standing ranked query at a step at which its ids have changed.
 
@@ -73,6 +77,8 @@ class RankedChange:
         new: The objects that were not in the list before. Very large ones may be left out.
         cursor: As `Notification.cursor`.
         is_partial: As `TermsStep.is_partial`; reported even if the list has not changed.
+        highlights: Of each of `new` the places of the keywords, if the query asks for them
+            (`RankedQuery.highlight`); empty if there are none.
     """
 
     query: str
@@ -81,6 +87,7 @@ class RankedChange:
     new: tuple[Object, ...]
     cursor: str
     is_partial: bool = False
+    highlights: tuple[tuple[Highlight, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,7 @@ def read_lists(
     specs: Sequence[str],
     objects: Sequence[Object],
     cursors: Sequence[str],
+    highlights: Mapping[int, tuple[Highlight, ...]],
 ) -> list[ListChange]:
     """Returns the lists as values.
 
@@ -144,18 +152,14 @@ def read_lists(
         specs: Each query's JSON form; empty if there are none.
         objects: The objects of the message.
         cursors: Of each list.
+        highlights: Places of words by entry; empty if no query asks for them.
     """
     values = memoryview(lists.values).cast("d").tolist()
     names = strings_of(lists.names, lists.name_offsets, len(values))
-    ids: list[int | str] = [
-        name or number
-        for name, number in zip(names, memoryview(lists.ids).cast("Q").tolist(), strict=True)
-    ]
-    removed_numbers = memoryview(lists.removed_ids).cast("Q").tolist()
-    removed_names = strings_of(
-        lists.removed_names, lists.removed_name_offsets, len(removed_numbers)
-    )
-    removed = [name or n for name, n in zip(removed_names, removed_numbers, strict=True)]
+    ids = _named(names, lists.ids)
+    removed_count = len(lists.removed_ids) // 8
+    removed_names = strings_of(lists.removed_names, lists.removed_name_offsets, removed_count)
+    removed = _named(removed_names, lists.removed_ids)
     rows = memoryview(lists.objects).cast("I").tolist()
     bounds = pairwise(memoryview(lists.entry_offsets).cast("I").tolist())
     removals = pairwise(memoryview(lists.removed_offsets).cast("I").tolist())
@@ -178,10 +182,13 @@ def read_lists(
         if reason:
             changes.append(Ended(query_id, _REASONS[reason], cursor))
             continue
-        new = tuple([objects[row] for row in rows[at] if row != _NO_ROW])
+        fresh = [i for i in range(begin, end) if rows[i] != _NO_ROW]
+        new = tuple([objects[rows[i]] for i in fresh])
+        shown = tuple([highlights.get(i, ()) for i in fresh]) if highlights else ()
         if at_ms == _NO_TIME_MS:
             entries = tuple(zip(ids[at], values[at], strict=True))
-            changes.append(KnnChange(query_id, new, tuple(removed[first:last]), entries, cursor))
+            left = tuple(removed[first:last])
+            changes.append(KnnChange(query_id, new, left, entries, cursor, shown))
             continue
         if query not in kinds:
             kinds[query] = json.loads(specs[query] or "{}").get("kind") if specs else None
@@ -190,5 +197,21 @@ def read_lists(
             changes.append(TermsStep(query_id, at_ms, terms, cursor, is_partial))
         else:
             entries = tuple(zip(ids[at], values[at], strict=True))
-            changes.append(RankedChange(query_id, at_ms, entries, new, cursor, is_partial))
+            changes.append(
+                RankedChange(
+                    query=query_id,
+                    at_ms=at_ms,
+                    entries=entries,
+                    new=new,
+                    cursor=cursor,
+                    is_partial=is_partial,
+                    highlights=shown,
+                )
+            )
     return changes
+
+
+def _named(names: Sequence[str], ids: bytes) -> list[int | str]:
+    """Returns the ids of objects: names, or numbers (u8) where there is none."""
+    numbers = memoryview(ids).cast("Q").tolist()
+    return [name or number for name, number in zip(names, numbers, strict=True)]

@@ -85,6 +85,8 @@ class KnnQuery:
         k: How many objects, at least 1.
         mode: "continuous" reports changes of the k nearest objects so far.
         window: Maximum age of objects, for snapshots only.
+        highlight: Whether notifications hold the places of the words of `text` in what enters the
+            list (`KnnChange.highlights`).
     """
 
     id: str = ""
@@ -99,6 +101,7 @@ class KnnQuery:
     mode: Mode = "continuous"
     window: Duration | None = None
     events: tuple[str, ...] = ()
+    highlight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,8 @@ class RankedQuery:
         window: Maximum age of the objects. None: any age.
         step: Time between evaluations of a continuous query. None: 10 s. At most the window, unless
             it is 10 s.
+        highlight: Whether notifications hold the places of the keywords in what enters the list
+            (`RankedChange.highlights`).
     """
 
     id: str = ""
@@ -170,6 +175,7 @@ class RankedQuery:
     window: Duration | None = None
     step: Duration | None = None
     events: tuple[str, ...] = ()
+    highlight: bool = False
 
 
 Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
@@ -318,6 +324,7 @@ def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
     kind.lon, kind.lat = _point(query)
     kind.k = read_integer(query.k, "k")
     _write_text(kind, query.text)
+    kind.highlight = read_flag(query.highlight, "highlight")
 
 
 def _write_terms(kind: pb.TermsKind, query: TermsQuery) -> None:
@@ -348,6 +355,7 @@ def _write_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
         kind.half_life_ms = read_duration_ms(query.half_life, "half_life")
     if query.step is not None:
         kind.step_ms = read_duration_ms(query.step, "step")
+    kind.highlight = read_flag(query.highlight, "highlight")
 
 
 def _write_text(kind: pb.RangeKind | pb.KnnKind | pb.TermsKind, text: str | None) -> None:
@@ -421,6 +429,7 @@ def _read_knn(message: pb.Query, **shared: Any) -> KnnQuery:
         k=kind.k,
         text=kind.text or None,
         fold=message.fold,
+        highlight=kind.highlight,
         **shared,
     )
 
@@ -450,6 +459,7 @@ def _read_ranked(message: pb.Query, **shared: Any) -> RankedQuery:
         ),
         half_life=_duration(kind, "half_life_ms"),
         step=_duration(kind, "step_ms"),
+        highlight=kind.highlight,
         **shared,
     )
 

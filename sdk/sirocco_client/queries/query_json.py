@@ -30,9 +30,10 @@ from sirocco_client.queries.region_json import region_from_json
 _SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
     "range": _SHARED | {"region", "text", "fold", "highlight", "track", "dwell", "leave_after"},
-    "knn": _SHARED | {"point", "k", "text", "fold"},
+    "knn": _SHARED | {"point", "k", "text", "fold", "highlight"},
     "terms": _SHARED | {"region", "text", "fold", "k", "step"},
-    "ranked": _SHARED | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
+    "ranked": _SHARED
+    | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step", "highlight"},
 }
 _POINT = ("lon", "lat")
 _WEIGHTS = ("text", "space", "time")
@@ -68,6 +69,8 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
     if kind != "ranked":
         shared["text"] = _expression(members["text"]) if "text" in members else None
         shared["fold"] = members.get("fold", False)
+    if kind != "terms":
+        shared["highlight"] = members.get("highlight", False)
     if kind == "range":
         return _range(members, shared)
     shared["k"] = read_integer(required(members, "k", "k"), "k")
@@ -81,7 +84,6 @@ def _range(members: Mapping[str, Any], shared: dict[str, Any]) -> RangeQuery:
     return RangeQuery(
         region=_region(members),
         track=read_string(members["track"], "track") if "track" in members else None,
-        highlight=members.get("highlight", False),
         dwell=members.get("dwell"),
         leave_after=members.get("leave_after"),
         **shared,

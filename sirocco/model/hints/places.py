@@ -89,6 +89,7 @@ class TextPlaces:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens: dict[bool, _Tokens] = {}
+        self._terms: dict[str, list[Place]] | None = None
 
     def matched(self, expression: Expression) -> list[Place]:
         """Returns the places of the words by which the text satisfies an expression.
@@ -100,6 +101,16 @@ class TextPlaces:
         if tokens is None:
             tokens = self._tokens[fold] = _Tokens(spans_of(self._text, fold=fold))
         return _matched(expression, tokens)
+
+    def keywords(self, keywords: Sequence[str]) -> list[Place]:
+        """Returns the places of the keywords of a ranked query."""
+        if self._terms is None:
+            self._terms = {}
+            for part in _parts_of(self._text, _USUAL):
+                for term in _terms_of_part(part):
+                    self._terms.setdefault(term[0], []).append(Place(*term))
+        held = (self._terms.get(keyword, ()) for keyword in keywords)
+        return _ordered(place for places in held for place in places)
 
 
 def _matched(expression: Expression, tokens: _Tokens) -> list[Place]:
@@ -117,10 +128,8 @@ def _matched(expression: Expression, tokens: _Tokens) -> list[Place]:
 
 
 def keyword_places(keywords: Sequence[str], text: str) -> list[Place]:
-    """Returns the places of the keywords of a ranked query."""
-    wanted = frozenset(keywords)
-    terms = (term for part in _parts_of(text, _USUAL) for term in _terms_of_part(part))
-    return _ordered(Place(*term) for term in terms if term[0] in wanted)
+    """Returns the places of the keywords of a ranked query in a text; see `TextPlaces`."""
+    return TextPlaces(text).keywords(keywords)
 
 
 def spans_of(text: str, *, fold: bool = False) -> list[Span]:

@@ -19,8 +19,6 @@ def canonical(query: Query) -> dict[str, Any]:
         case RangeQuery():
             if query.track is not None:
                 form["track"] = query.track
-            if query.highlight:
-                form["highlight"] = True
         case KnnQuery():
             form |= {"point": {"lon": query.lon, "lat": query.lat}, "k": query.k}
         case TermsQuery():
@@ -38,6 +36,8 @@ def canonical(query: Query) -> dict[str, Any]:
                 },
                 "half_life": format_duration(query.half_life_ms),
             }
+    if not isinstance(query, TermsQuery) and query.highlight:
+        form["highlight"] = True
     if query.events:
         form["events"] = list(query.events)
     if isinstance(query, RangeQuery | TermsQuery) and query.region is not None:

@@ -44,9 +44,11 @@ def identity_of(query: Query) -> bytes:
         # The same as before queries could ask for these.
         if query.dwell_ms is None and query.leave_after_ms is None:
             values = values[:-2] if query.highlight else values[:-3]
-    elif not query.events:
-        # As before these kinds had events: checkpoints store digests of equal queries.
-        values = values[:-1]
+    elif isinstance(query, TermsQuery) or not query.highlight:
+        # As before these kinds had events and highlights: checkpoints store digests of equal
+        # queries.
+        shown = 0 if isinstance(query, TermsQuery) else 1
+        values = values[: len(values) - shown - (not query.events)]
     parts = [_plain(value) if type(value) in _SLOW else value for value in values]
     return orjson.dumps([kind_of(query), parts])
 

@@ -63,7 +63,12 @@ class RangeQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnnQuery:
-    """The k nearest objects that satisfy text and attributes; `events` are those of the query."""
+    """The k nearest objects that satisfy text and attributes.
+
+    Attributes:
+        events: Reported events of the query itself.
+        highlight: Whether notifications say where the words stand of what enters the list.
+    """
 
     id: str
     mode: Mode
@@ -75,6 +80,7 @@ class KnnQuery:
     ttl_ms: int | None = None
     window_ms: int | None = None
     events: tuple[Event, ...] = ()
+    highlight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,7 @@ class RankedQuery:
     Attributes:
         keywords: Distinct terms in code point order, at least one.
         step_ms: Time between evaluations; None in a snapshot.
+        highlight: As of a `KnnQuery`, of keywords.
     """
 
     id: str
@@ -116,6 +123,7 @@ class RankedQuery:
     window_ms: int | None = None
     step_ms: int | None = None
     events: tuple[Event, ...] = ()
+    highlight: bool = False
 
 
 Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery

@@ -46,9 +46,10 @@ from sirocco.model.text import is_pair, terms_of
 _COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
     "range": _COMMON | {"region", "text", "fold", "highlight", "track", "dwell", "leave_after"},
-    "knn": _COMMON | {"point", "k", "text", "fold"},
+    "knn": _COMMON | {"point", "k", "text", "fold", "highlight"},
     "terms": _COMMON | {"region", "text", "fold", "k", "step"},
-    "ranked": _COMMON | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
+    "ranked": _COMMON
+    | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step", "highlight"},
 }
 _KINDS = tuple(_MEMBERS)
 _WEIGHTS = ("text", "space", "time")
@@ -114,6 +115,7 @@ class _Reader:
             ttl_ms=self._ttl_ms(),
             window_ms=self._duration_ms("window"),
             events=self._own_events(),
+            highlight=self._highlight(),
         )
 
     def terms(self) -> TermsQuery:
@@ -157,6 +159,7 @@ class _Reader:
             window_ms=window_ms,
             step_ms=step_ms,
             events=self._own_events(),
+            highlight=self._highlight(of="keywords"),
         )
 
     def _refuse(self, name: str, why: str) -> None:
@@ -209,10 +212,10 @@ class _Reader:
         )
         return Expression.parse(source, "text", limits=self._limits, fold=fold)
 
-    def _highlight(self) -> bool:
+    def _highlight(self, of: str = "text") -> bool:
         highlight = read_flag(self._members.get("highlight", False), "highlight")
-        if highlight and "text" not in self._members:
-            raise InvalidArgument("needs `text`, whose words are to be shown", field="highlight")
+        if highlight and of not in self._members:
+            raise InvalidArgument(f"needs `{of}`, whose words are to be shown", field="highlight")
         if highlight and self._mode == "snapshot":
             self._refuse("highlight", "it is for notifications; `explain` shows the words, too")
         return highlight

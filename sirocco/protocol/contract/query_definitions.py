@@ -8,7 +8,7 @@ from functools import lru_cache
 import orjson
 
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.model.query import Query, RangeQuery, canonical, parse_query
+from sirocco.model.query import Query, RangeQuery, TermsQuery, canonical, parse_query
 
 # Definitions that stay parsed: several readers in turn parse those of one record of a slot (the
 # check of the record, its slot, the other slots of the process). About 1 kB each; a `where` of 256
@@ -29,6 +29,12 @@ def spec_of(query: Query) -> str:
     return orjson.dumps(canonical(query)).decode()
 
 
+# What the definition of a query contains that asks for places of words.
+ASKS = '"highlight":true'
+
+_SHOWN = frozenset({"id", "kind", "mode", "point", "k", "text", "fold", "highlight"})
+
+
 def highlight_spec(query: RangeQuery) -> str:
     """Returns what slots and mergers need of a range query whose words are to be shown.
 
@@ -37,6 +43,14 @@ def highlight_spec(query: RangeQuery) -> str:
     return spec_of(
         RangeQuery(id=query.id, mode=query.mode, expression=query.expression, highlight=True)
     )
+
+
+def shown_spec(spec: str) -> str:
+    """Returns what mergers need of a knn query whose words are to be shown.
+
+    Its other conditions, up to 256 KiB, would be repeated in each record of lists.
+    """
+    return _short_shown(spec) if len(spec) <= PARSED_LENGTH_MAX else _shown(spec)
 
 
 def query_of(spec: str) -> Query:
@@ -72,10 +86,18 @@ def _outline(spec: str) -> Query:
         return parse_query(members, limits=STORED_LIMITS)
     rest = {name: value for name, value in members.items() if name not in _IN_COLUMNS}
     query = parse_query(rest, limits=STORED_LIMITS)
-    if isinstance(query, RangeQuery) and "highlight" in members:
-        # By itself it is refused.
+    if not isinstance(query, TermsQuery) and "highlight" in members:
+        # Without a text it is refused.
         return replace(query, highlight=members["highlight"] is True)
     return query
+
+
+def _shown(spec: str) -> str:
+    members = orjson.loads(spec)
+    return orjson.dumps({name: members[name] for name in members if name in _SHOWN}).decode()
+
+
+_short_shown = lru_cache(PARSED_MAX)(_shown)
 
 
 _short_query = lru_cache(PARSED_MAX)(_parsed)

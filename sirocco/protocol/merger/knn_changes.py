@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sirocco.protocol.contract.columns import (
 )
 from sirocco.protocol.contract.messages import NO_OBJECTS, Found
 from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.contract.query_definitions import ASKS, shown_spec
 from sirocco.protocol.merger.list_batch import ListBatch, joined_names, take_names
 from sirocco.protocol.merger.list_entries import Entries, names_of, pack_names
 
@@ -183,11 +184,11 @@ def _objects(
 def _queries(
     group: Sequence[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
 ) -> tuple[QueryNames, NDArray[np.uint32]]:
-    """Returns the queries of lists, without their texts, and each list's row in them."""
+    """Returns the queries of lists, and each list's row in them."""
     order = np.argsort(parts, kind="stable")
     bounds = np.searchsorted(parts[order], np.arange(len(group) + 1)).tolist()
     taken = [
-        take_names(_bare(each.found.queries), rows[order[bounds[i] : bounds[i + 1]]])
+        _shown(take_names(each.found.queries, rows[order[bounds[i] : bounds[i + 1]]]))
         for i, each in enumerate(group)
         if bounds[i] < bounds[i + 1]
     ]
@@ -196,8 +197,8 @@ def _queries(
     return joined_names(taken), places
 
 
-def _bare(names: QueryNames) -> QueryNames:
-    # A list without a time belongs to a knn query: its text is not needed to know that.
-    return QueryNames(
-        names.handles, names.ids, names.id_offsets, names.subscriber_rows, names.subscribers
-    )
+def _shown(names: QueryNames) -> QueryNames:
+    """Returns the queries without specs, but for what readers need to show words."""
+    # A list without a time belongs to a knn query: its spec is not needed to know that.
+    specs = tuple([shown_spec(spec) if ASKS in spec else "" for spec in names.specs or ()])
+    return replace(names, specs=specs if any(specs) else None)

@@ -64,7 +64,7 @@ LINES: list[tuple[Told, dict[str, Any], str]] = [
         "light 120  東 77",
     ),
     (
-        RankedChange("q5", 500, ((17, 0.91),), (ONE,), "0.7"),
+        RankedChange(query="q5", at_ms=500, entries=((17, 0.91),), new=(ONE,), cursor="0.7"),
         {"query": "q5", "objects": [17], "score": [0.91], "at": 500},
         "17 0.91",
     ),

@@ -63,7 +63,11 @@ def test_a_query_without_ends_keeps_the_identity_from_before_ends_existed() -> N
     knn = {"id": "q", "mode": "continuous", "kind": "knn", "point": {"lon": 1, "lat": 2}, "k": 3}
     before = ["knn", ["q", "continuous", 1.0, 2.0, 3, None, None, None, None]]
     assert orjson.loads(identity_of(parse_query(knn))) == before
-    assert identity_of(parse_query(knn | {"events": ["ended"]})) != identity_of(parse_query(knn))
+    ended = orjson.loads(identity_of(parse_query(knn | {"events": ["ended"]})))
+    assert ended == ["knn", [*before[1], ["ended"]]]
+    shown = knn | {"text": "a", "highlight": True}
+    members: tuple[dict[str, Any], ...] = ({}, {"events": ["ended"]}, {"highlight": False})
+    assert len({identity_of(parse_query(shown | each)) for each in members}) == 3
 
 
 def test_what_is_known_of_queries_that_were_registered_before_stays() -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 
 import numpy as np
+import orjson
 import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
@@ -95,6 +96,24 @@ def _ids(names: QueryNames) -> list[str]:
 
 def _k(text: str) -> int:
     return int(text.split('"k":')[1].split(",", maxsplit=1)[0].rstrip("}"))
+
+
+def test_lists_hold_what_shows_words_where_queries_ask_for_it() -> None:
+    plain = ListVersion("plain", knn_spec("plain", 1), "s")
+    members = {"id": "shown", "kind": "knn", "mode": "continuous", "k": 1, "text": "a"}
+    spec = orjson.dumps(members | {"highlight": True, "where": {"n": 1}, "revision": 7}).decode()
+    shown = ListVersion("shown", spec, "s")
+    rows: list[Row] = [(0, 0, Match(plain, "o", 1.0)), (0, 1, Match(shown, "o", 1.0))]
+    found = found_of([(0, 0, 2, 0)], rows)
+    matches, lists = found.matches, KnnLists()
+    assert matches.distances_m is not None
+    at = lists.rows_of(matches.queries.astype(np.uint64) + 1, np.ones(2, np.int32))
+    lists.add(Candidates(found, at, matches.objects, matches.queries, matches.distances_m))
+    (record,) = list_deliveries(lists.flush())
+    assert sorted(record.queries.specs or ()) == [
+        "",
+        '{"id":"shown","kind":"knn","mode":"continuous","k":1,"text":"a","highlight":true}',
+    ]
 
 
 @pytest.mark.parametrize("seed", range(30))

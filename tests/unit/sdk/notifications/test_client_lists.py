@@ -130,6 +130,22 @@ def test_damaged_lists_raise_errors(column: str) -> None:
         NotificationBatch(response, "")
 
 
+@pytest.mark.parametrize("column", ["matches", "starts", "ends", "terms"])
+def test_damaged_places_of_words_raise_errors(column: str) -> None:
+    response = response_with(sent_by_a_merger()[2])
+    setattr(response.list_highlights, column, bytes(4))
+    with pytest.raises(Internal):
+        NotificationBatch(response, "")
+
+
+def test_places_of_unknown_words_raise_errors() -> None:
+    response = response_with(sent_by_a_merger()[2])
+    for column in ("matches", "starts", "ends", "terms"):
+        setattr(response.list_highlights, column, bytes(4))
+    with pytest.raises(Internal):
+        list(NotificationBatch(response, ""))
+
+
 def test_a_list_counts_as_one_of_the_credit() -> None:
     state = Receiving("ann", None, False, 6)
     state.open_request()

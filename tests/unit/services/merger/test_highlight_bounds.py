@@ -36,6 +36,7 @@ def delivered(queries: int, terms: int, objects: int) -> Any:
         queries=SimpleNamespace(specs=specs),
         objects=SimpleNamespace(text=text, text_offsets=offsets),
         matches=SimpleNamespace(queries=pairs[0], objects=pairs[1]),
+        lists=None,
     )
 
 
@@ -59,7 +60,7 @@ def test_many_large_queries_of_one_object_are_not_all_looked_up(looked: list[int
 
 
 def test_usual_ones_are(looked: list[int]) -> None:
-    found = highlights_of(delivered(queries=10, terms=3, objects=100))
+    found, _ = highlights_of(delivered(queries=10, terms=3, objects=100))
     assert len(looked) == 1_000
     assert len(found.matches) == 4 * 1_000
 
