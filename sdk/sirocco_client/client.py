@@ -349,6 +349,7 @@ class Client:
             PartialResult: Parts of the cluster gave no answer; `answer` holds the rest.
             DeadlineExceeded: No answer arrived in time.
             WindowTooLong: Part of the window is no longer stored.
+            ResourceExhausted: The answer takes more than 1 GiB; use `search_parts`.
             InvalidArgument: `field` names the wrong member.
         """
         state = Searching(query, now_ms, position_token, allow_partial)

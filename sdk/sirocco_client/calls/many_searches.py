@@ -112,6 +112,8 @@ class ManySearches:
         self._given = 0
         self._is_exhausted = False
         self._under_way: dict[int, _One] = {}
+        # Answered with an error here, while the server still sends.
+        self._dropped: set[int] = set()
         self._paused: deque[_One] = deque()
         self._results: dict[int, SearchResult] = {}
 
@@ -153,11 +155,22 @@ class ManySearches:
         """
         ending: SiroccoError | None = None
         for each in response.responses:
+            if each.number in self._dropped:
+                if each.HasField("error") or each.response.HasField("end"):
+                    self._dropped.discard(each.number)
+                continue
             one = self._under_way.get(each.number)
             if one is None:
                 raise Internal("the server answered what it was not asked")
             if each.HasField("response"):
-                one.state.received(each.response)
+                try:
+                    one.state.received(each.response)
+                except ResourceExhausted as excess:
+                    # The others are answered; what follows of this one is not kept.
+                    self._ended(one, None, excess)
+                    if not each.response.HasField("end"):
+                        self._dropped.add(each.number)
+                    continue
             if each.HasField("error"):
                 error = error_from_message(each.error)
                 self._failed(one, error, now_s)
@@ -170,6 +183,7 @@ class ManySearches:
 
     def broken(self, error: SiroccoError, now_s: float) -> None:
         """The stream broke: all that was under way is sent again, as far as there is time."""
+        self._dropped.clear()
         for one in list(self._under_way.values()):
             self._failed(one, error, now_s)
 

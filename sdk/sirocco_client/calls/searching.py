@@ -15,15 +15,25 @@ from sirocco_client.base.caller_trace import caller_trace
 from sirocco_client.base.members import read_text
 from sirocco_client.base.numbers import Moment, read_time_ms
 from sirocco_client.connection.retry import Backoff
-from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.errors import (
+    DeadlineExceeded,
+    Internal,
+    ResourceExhausted,
+    SiroccoError,
+    Unavailable,
+)
 from sirocco_client.objects.answer import PartialResult, SearchAnswer, SearchPart
 from sirocco_client.objects.object_rows import strings_of
-from sirocco_client.queries.query import Query, write_query
+from sirocco_client.queries.query import KnnQuery, Query, RankedQuery, TermsQuery, write_query
 from sirocco_client.queries.query_json import query_from_json
 
 # Extra waiting time of a call beyond its time limit: the server still has to send what was found
 # until then, and which slots are missing.
 GRACE_S = 1.0
+
+# Bytes of an answer that are kept here. A range query names no number of objects, and what a server
+# sends until the time limit may be more than there is memory. `search_parts` keeps nothing.
+ANSWER_BYTES_MAX = 1 << 30
 
 
 def snapshot_of(query: Query | Mapping[str, Any]) -> Query:
@@ -45,6 +55,9 @@ def snapshot_of(query: Query | Mapping[str, Any]) -> Query:
 # Id of a query without one.
 _NO_ID = "search"
 
+# More objects than there are.
+_ANY = 1 << 62
+
 
 class Searching:
     """The state of one search.
@@ -62,9 +75,17 @@ class Searching:
         allow_partial: bool,
         *,
         keeps: bool = True,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
-        """Begins a search; without `keeps` its caller takes the parts, and none are kept."""
+        """Begins a search.
+
+        Args:
+            query, now_ms, position_token, allow_partial: As of `Client.search`.
+            keeps: Whether the parts are kept; otherwise the caller takes them.
+            answer_bytes_max: So many bytes are kept.
+        """
         self._keeps = keeps
+        self._answer_bytes_max = answer_bytes_max
         self.query = asked = snapshot_of(query)
         self._request = SearchRequest(
             query=write_query(asked),
@@ -84,6 +105,8 @@ class Searching:
         self._warnings: Sequence[str] = ()
         self._parts: list[SearchPart] = []
         self._has_parts = False
+        self._objects = 0
+        self._answer_bytes = 0
         self._terms: list[tuple[str, int]] = []
 
     def request(self, left_s: float) -> SearchRequest:
@@ -95,9 +118,12 @@ class Searching:
         """Processes a response; returns its objects, None if it has none.
 
         Raises:
-            Internal: The response is damaged.
+            Internal: The response is damaged, or more than was asked for.
+            ResourceExhausted: The answer is too large to be kept.
         """
         self._terms += _read_terms(response.terms)
+        self._objects += response.objects.count
+        self._check_size(response)
         if response.HasField("end"):
             self.is_complete = True
             self._now_ms = response.end.now_ms
@@ -111,6 +137,21 @@ class Searching:
         if self._keeps:
             self._parts.append(part)
         return part
+
+    def _check_size(self, response: SearchResponse) -> None:
+        objects_max, terms_max = _most(self.query)
+        if self._objects > objects_max or len(self._terms) > terms_max:
+            self.restart()
+            raise Internal("the server sent more than was asked for")
+        if not self._keeps:
+            return
+        self._answer_bytes += response.ByteSize()
+        if self._answer_bytes > self._answer_bytes_max:
+            self.restart()
+            raise ResourceExhausted(
+                f"the answer takes more than {self._answer_bytes_max} bytes; "
+                "`search_parts` yields its objects as they arrive"
+            )
 
     def ended(self) -> None:
         """The call ended without an error.
@@ -158,6 +199,17 @@ class Searching:
             tuple(self._missing),
             warnings=tuple(self._warnings),
         )
+
+
+def _most(query: Query) -> tuple[int, int]:
+    """Returns how many objects, and terms, an answer may have."""
+    match query:
+        case KnnQuery() | RankedQuery():
+            return query.k, 0
+        case TermsQuery():
+            return 0, query.k
+        case _:
+            return _ANY, 0
 
 
 def _read_terms(columns: TermCountColumns) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from sirocco_api.v1.errors_pb2 import Error
+from sirocco_api.v1.search_service_pb2 import NumberedResponse, SearchManyResponse
 from sirocco_client import (
     DeadlineExceeded,
     Internal,
@@ -20,10 +21,13 @@ from sirocco_client import (
     PartialResult,
     RangeQuery,
     RankedQuery,
+    ResourceExhausted,
     Retry,
     TermsQuery,
     Unavailable,
 )
+from sirocco_client.calls.many_searches import ManySearches
+from sirocco_client.calls.searching import Searching
 
 from tests.support.drivers import QUICK
 from tests.support.fake_cluster import Failure, FakeCluster
@@ -40,7 +44,7 @@ RANGE = RangeQuery(id="r", subscriber="", mode="snapshot", text="coffee", window
 KNN = KnnQuery(id="k", subscriber="", mode="snapshot", lon=1.0, lat=2.0, k=3)
 TERMS = TermsQuery(id="t", subscriber="", mode="snapshot", k=2)
 RANKED = RankedQuery(
-    id="b", subscriber="", mode="snapshot", lon=1.0, lat=2.0, radius_m=9.0, k=2, keywords=("a",)
+    id="b", subscriber="", mode="snapshot", lon=1.0, lat=2.0, radius_m=9.0, k=3, keywords=("a",)
 )
 BROKEN = Failure()
 
@@ -256,3 +260,62 @@ def test_damage_raises_an_error(damage: str, merger: FakeMerger, client: Any) ->
     merger.plans.append(Plan([response, end_response()]))
     with pytest.raises(Internal):
         [one.object for one in client.search(KNN)]
+
+
+# --- more than was asked for
+
+
+@pytest.mark.parametrize(
+    ("query", "response"),
+    [
+        (KNN, objects_response([1, 2], [1.0, 2.0])),
+        (RANKED, objects_response([1, 2], [1.0, 2.0])),
+        (TERMS, terms_response({"a": 1, "b": 2})),
+        (TERMS, objects_response([1])),
+        (RANGE, terms_response({"a": 1})),
+    ],
+)
+def test_more_than_was_asked_for_is_an_error(
+    merger: FakeMerger, client: Any, query: Any, response: Any
+) -> None:
+    # A server that never ends its answer would fill the memory until the time limit.
+    merger.plans.append(Plan([response] * 1_000))
+    with pytest.raises(Internal, match="more than was asked for"):
+        client.search(query)
+    merger.plans.append(Plan([response] * 1_000))
+    with pytest.raises(Internal, match="more than was asked for"):
+        list(client.search_parts(query))
+
+
+def test_an_answer_is_kept_as_far_as_there_is_room() -> None:
+    response = objects_response(list(range(100)))
+    arguments = None, None, False
+    state = Searching(RANGE, *arguments, answer_bytes_max=3 * response.ByteSize())
+    for _ in range(3):
+        state.received(response)
+    with pytest.raises(ResourceExhausted, match="search_parts"):
+        state.received(response)
+    assert len(state.answer()) == 0
+    taken = Searching(RANGE, *arguments, keeps=False, answer_bytes_max=1)
+    assert [taken.received(response) is not None for _ in range(9)] == [True] * 9
+
+
+def test_one_of_many_searches_with_a_large_answer_fails_alone() -> None:
+    response = objects_response(list(range(100)))
+    arguments = None, None, False
+    large, small = (Searching(RANGE, *arguments, answer_bytes_max=size) for size in (9, 1 << 20))
+    searches = ManySearches([large, small], arguments, 9.0, 2, QUICK, lambda: 0.5)
+    assert searches.next_request(0.0) is not None
+    for number, part in [(0, response), (0, response), (1, response), (0, end_response())]:
+        searches.received(numbered(number, part), 0.0)
+    searches.received(numbered(1, end_response()), 0.0)
+    first, second = searches.results()
+    assert isinstance(first.error, ResourceExhausted)
+    assert len(second.get()) == 100
+    # It has ended: nothing more of it can be meant.
+    with pytest.raises(Internal, match="not asked"):
+        searches.received(numbered(0, end_response()), 0.0)
+
+
+def numbered(number: int, response: Any) -> SearchManyResponse:
+    return SearchManyResponse(responses=[NumberedResponse(number=number, response=response)])
