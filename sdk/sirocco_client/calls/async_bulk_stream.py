@@ -36,8 +36,12 @@ async def change_many(
         call: Any = None
         error: SiroccoError
         try:
-            stub = QueryServiceStub(connection.channel(address))
-            call = getattr(stub, state.method)(metadata=connection.metadata)
+            call = connection.stream(
+                address,
+                lambda channel: getattr(QueryServiceStub(channel), state.method)(
+                    metadata=connection.metadata
+                ),
+            )
             while True:
                 while is_more and state.has_room:
                     part = await anext(parts, None)

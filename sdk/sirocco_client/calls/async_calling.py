@@ -34,10 +34,10 @@ async def call_routers(
         left_s = attempts.left_s(time.monotonic())
         error: SiroccoError
         try:
-            stub = call.stub(connection.channel(address))
-            found = await getattr(stub, call.method)(
-                call.request, timeout=left_s, metadata=connection.metadata
-            )
+            with connection.using(address) as channel:
+                found = await getattr(call.stub(channel), call.method)(
+                    call.request, timeout=left_s, metadata=connection.metadata
+                )
         except (grpc.RpcError, grpc.aio.UsageError) as failure:
             error = connection.contact.failed(address, ROUTER, call.method, failure)
         except asyncio.CancelledError:

@@ -61,12 +61,15 @@ class AsyncSearches:
                     connection.contact.reached(address, MERGER)
                     return
                 left_s = deadline_s - time.monotonic()
-                call = SearchServiceStub(connection.channel(address)).Search(
-                    state.request(left_s), timeout=left_s + GRACE_S, metadata=connection.metadata
-                )
-                async for response in call:
-                    if (part := state.received(response)) is not None:
-                        yield part
+                with connection.using(address) as channel:
+                    call = SearchServiceStub(channel).Search(
+                        state.request(left_s),
+                        timeout=left_s + GRACE_S,
+                        metadata=connection.metadata,
+                    )
+                    async for response in call:
+                        if (part := state.received(response)) is not None:
+                            yield part
                 state.ended()
                 connection.contact.reached(address, MERGER)
                 return
@@ -139,5 +142,10 @@ class AsyncSearches:
             self._order = None
 
     def _call_many(self, address: str, timeout_s: float | None = None) -> Any:
-        stub = SearchServiceStub(self._connection.channel(address))
-        return stub.SearchMany(timeout=timeout_s, metadata=self._connection.metadata)
+        metadata = self._connection.metadata
+        return self._connection.stream(
+            address,
+            lambda channel: SearchServiceStub(channel).SearchMany(
+                timeout=timeout_s, metadata=metadata
+            ),
+        )

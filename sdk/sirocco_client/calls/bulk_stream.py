@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 
 from sirocco_client.base.numbers import read_whole
 from sirocco_client.calls.bulk import QUERIES_MAX, Bulk, BulkRequest
+from sirocco_client.connection.channels import Metadata
 from sirocco_client.connection.connection import Connection
 from sirocco_client.connection.contact import ROUTER
 from sirocco_client.connection.retry import Backoff
@@ -43,9 +45,9 @@ def change_many(
         address = connection.routers.current
         call: Any = None
         try:
-            stub = QueryServiceStub(connection.channel(address))
-            call = getattr(stub, state.method)(
-                iter(outgoing.get, None), metadata=connection.metadata
+            call = connection.stream(
+                address,
+                partial(_begun, state.method, iter(outgoing.get, None), connection.metadata),
             )
             while True:
                 while is_more and state.has_room:
@@ -72,3 +74,9 @@ def change_many(
             outgoing.put(None)
             if call is not None:
                 call.cancel()
+
+
+def _begun(
+    method: str, requests: Iterator[BulkRequest | None], metadata: Metadata, channel: grpc.Channel
+) -> Any:
+    return getattr(QueryServiceStub(channel), method)(requests, metadata=metadata)

@@ -33,10 +33,10 @@ def call_routers(connection: Connection, call: RouterCall[T], timeout_s: float |
         address = connection.routers.current
         left_s = attempts.left_s(time.monotonic())
         try:
-            stub = call.stub(connection.channel(address))
-            found = getattr(stub, call.method)(
-                call.request, timeout=left_s, metadata=connection.metadata
-            )
+            with connection.using(address) as channel:
+                found = getattr(call.stub(channel), call.method)(
+                    call.request, timeout=left_s, metadata=connection.metadata
+                )
         except (grpc.RpcError, ValueError) as failure:
             # ValueError: the channel was closed meanwhile.
             error = connection.contact.failed(address, ROUTER, call.method, failure)

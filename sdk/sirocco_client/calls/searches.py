@@ -18,7 +18,7 @@ from sirocco_client.calls.kept_searches import FailedSearch
 from sirocco_client.calls.kept_streams import KeptStreams
 from sirocco_client.calls.many_searches import ManySearches, SearchResult
 from sirocco_client.calls.searching import GRACE_S, Searching
-from sirocco_client.connection.connection import Connection
+from sirocco_client.connection.connection import CHANNELS_MAX, Connection
 from sirocco_client.connection.contact import MERGER
 from sirocco_client.connection.endpoints import Endpoints
 from sirocco_client.connection.retry import LAST_TRY_S, Backoff
@@ -32,7 +32,8 @@ class Searches:
     def __init__(self, connection: Connection) -> None:
         """Starts without calls."""
         self._connection = connection
-        self._methods: dict[str, Any] = {}
+        # Address → its channel, and the method on it.
+        self._methods: dict[str, tuple[grpc.Channel, Any]] = {}
         self._kept = KeptStreams(self._call_many)
         # Each client has its own order of mergers, so that searches spread over them.
         self._key = secrets.token_hex(8)
@@ -67,12 +68,15 @@ class Searches:
                     connection.contact.reached(address, MERGER)
                     return
                 left_s = deadline_s - time.monotonic()
-                call = self._method(address)(
-                    state.request(left_s), timeout=left_s + GRACE_S, metadata=connection.metadata
-                )
-                for response in call:
-                    if (part := state.received(response)) is not None:
-                        yield part
+                with connection.using(address) as channel:
+                    call = self._method(address, channel)(
+                        state.request(left_s),
+                        timeout=left_s + GRACE_S,
+                        metadata=connection.metadata,
+                    )
+                    for response in call:
+                        if (part := state.received(response)) is not None:
+                            yield part
                 state.ended()
                 connection.contact.reached(address, MERGER)
                 return
@@ -146,12 +150,15 @@ class Searches:
         if error.retryable and mergers.failed(address):
             self._order = None
 
-    def _method(self, address: str) -> Any:
+    def _method(self, address: str, channel: grpc.Channel) -> Any:
         """Returns the method to call. Making a stub takes as long as some searches do."""
-        search = self._methods.get(address)
-        if search is None:
-            stub = SearchServiceStub(self._connection.channel(address))
-            search = self._methods[address] = stub.Search
+        of_channel, search = self._methods.get(address, (None, None))
+        if of_channel is not channel:
+            # Others may be of channels that are closed.
+            if len(self._methods) >= CHANNELS_MAX:
+                self._methods.clear()
+            search = SearchServiceStub(channel).Search
+            self._methods[address] = channel, search
         return search
 
     def _call_many(
@@ -160,5 +167,10 @@ class Searches:
         requests: Iterator[SearchManyRequest],
         timeout_s: float | None = None,
     ) -> Any:
-        stub = SearchServiceStub(self._connection.channel(address))
-        return stub.SearchMany(requests, timeout=timeout_s, metadata=self._connection.metadata)
+        metadata = self._connection.metadata
+        return self._connection.stream(
+            address,
+            lambda channel: SearchServiceStub(channel).SearchMany(
+                requests, timeout=timeout_s, metadata=metadata
+            ),
+        )

@@ -6,7 +6,8 @@ import asyncio
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict, TypeVar, Unpack
 
 import grpc
@@ -73,6 +74,10 @@ class ConnectionBase(ABC):
         )
         self.timeout_s = read_seconds(arguments["timeout_s"], "timeout_s")
         self.kept = KEPT_CALLS
+        # Of one thread twice: a call may be collected while its thread counts another one.
+        self._lock = threading.RLock()
+        # Address → its calls that end by themselves, on the first connection.
+        self._users: dict[str, int] = {}
 
     @property
     def metadata(self) -> Metadata:
@@ -88,10 +93,43 @@ class ConnectionBase(ABC):
     def channel(self, address: str, number: int = 0) -> Any:
         """Returns the channel to a server; it connects at its first call.
 
+        It may be closed while others are used, unless a call on it is counted.
+
         Args:
             address: of the server.
             number: of the connection.
         """
+
+    @contextmanager
+    def using(self, address: str) -> Iterator[Any]:
+        """The channel to a server, for a call that ends within."""
+        self._enter(address)
+        try:
+            yield self.channel(address)
+        finally:
+            self._leave(address)
+
+    def stream(self, address: str, begin: Callable[[Any], Any]) -> Any:
+        """Begins a stream that ends by itself.
+
+        Args:
+            address: of the server.
+            begin: begins the stream on a channel.
+        """
+        self._enter(address)
+        return _watched(lambda: begin(self.channel(address)), self._leave, address)
+
+    def _enter(self, address: str) -> None:
+        with self._lock:
+            self._users[address] = self._users.get(address, 0) + 1
+
+    def _leave(self, address: str) -> None:
+        with self._lock:
+            left = self._users[address] - 1
+            if left:
+                self._users[address] = left
+            else:
+                del self._users[address]
 
     def kept_call(self, address: str, begin: Callable[[Any], Any]) -> Any:
         """Begins a call that stays open, on a connection that has room for it.
@@ -101,15 +139,9 @@ class ConnectionBase(ABC):
             begin: begins the call on a channel.
         """
         number = self.kept.take(address)
-        try:
-            call = begin(self.channel(address, number))
-        except BaseException:
-            self.kept.give_back(address, number)
-            raise
-        # Once: when it ends, or when its loop has ended before it.
-        ended = weakref.finalize(call, self.kept.give_back, address, number)
-        call.add_done_callback(lambda _: ended())
-        return call
+        return _watched(
+            lambda: begin(self.channel(address, number)), self.kept.give_back, address, number
+        )
 
     def unused(self, channels: dict[tuple[str, int], _Channel]) -> list[_Channel]:
         """Takes out channels beyond `CHANNELS_MAX` that no call keeps.
@@ -121,8 +153,12 @@ class ConnectionBase(ABC):
         if excess <= 0:
             return []
         last = next(reversed(channels))
-        idle = [key for key in channels if key != last and not self.kept.has_open(*key)]
+        idle = [key for key in channels if key != last and not self._is_open(*key)]
         return [channels.pop(key) for key in idle[:excess]]
+
+    def _is_open(self, address: str, number: int) -> bool:
+        is_used = not number and address in self._users
+        return is_used or self.kept.has_open(address, number)
 
     def seconds(self, timeout_s: float | None) -> float:
         """Returns the time limit of a call, seconds; None: the client's."""
@@ -139,13 +175,25 @@ class ConnectionBase(ABC):
         return f"{', '.join(self.routers.all)}, timeout {self.timeout_s:g} s{state}"
 
 
+def _watched(begin: Callable[[], Any], ended: Callable[..., None], *place: Any) -> Any:
+    """Begins a call; `ended` is called with its place once, when it is over or does not begin."""
+    try:
+        call = begin()
+    except BaseException:
+        ended(*place)
+        raise
+    # When it ends, or when its loop has ended before it.
+    over = weakref.finalize(call, ended, *place)
+    call.add_done_callback(lambda _: over())
+    return call
+
+
 class Connection(ConnectionBase):
     """The channels of a client for threads. Safe to share between threads."""
 
     def __init__(self, **arguments: Unpack[ConnectionArguments]) -> None:
         """As `ConnectionBase`."""
         super().__init__(**arguments)
-        self._lock = threading.Lock()
         self._channels: dict[tuple[str, int], grpc.Channel] = {}
         self._closed = threading.Event()
 

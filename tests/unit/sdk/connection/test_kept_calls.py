@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,7 +22,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
     ReceiveServiceServicer,
     add_ReceiveServiceServicer_to_server,
 )
-from sirocco_client import AsyncClient, Client
+from sirocco_client import AsyncClient, Client, Retry
 from sirocco_client.connection.connection import CHANNELS_MAX
 from sirocco_client.connection.kept_calls import KeptCalls
 
@@ -163,3 +164,67 @@ def test_channels_to_servers_of_former_times_are_closed() -> None:
             return found
 
     assert asyncio.run(run()) == left
+
+
+def test_a_channel_with_a_short_call_stays_open() -> None:
+    """Another thread that used 64 other servers meanwhile ended the call of this one."""
+
+    class Call:
+        def add_done_callback(self, callback: Any) -> None:
+            self.done = callback
+
+    def left(connection: Any) -> list[str]:
+        call = connection.stream("stream:1", lambda _: Call())
+        with connection.using("short:1") as channel:
+            for port in range(200):
+                connection.channel(f"server:{port}")
+            assert connection.channel("short:1") is channel
+            found = [address for address, _ in connection._channels]
+        assert {"short:1", "stream:1"} <= {*found}
+        call.done(call)
+        with pytest.raises(ZeroDivisionError):
+            connection.stream("stream:1", lambda _: 1 // 0)
+        assert not connection._users
+        for port in range(200):
+            connection.channel(f"server:{port}")
+        return [address for address, _ in connection._channels]
+
+    with Client("127.0.0.1:1") as client:
+        assert not {"short:1", "stream:1"} & {*left(client._connection)}
+
+    async def run() -> None:
+        async with AsyncClient("127.0.0.1:1") as client:
+            assert not {"short:1", "stream:1"} & {*left(client._connection)}
+            while client._connection._closing:
+                await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+class SlowCluster(ClusterServiceServicer):
+    """Answers once it may."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_answer = threading.Event(), threading.Event()
+
+    def DescribeCluster(self, request: Any, context: Any) -> DescribeClusterResponse:  # noqa: N802
+        self.has_begun.set()
+        assert self.may_answer.wait(20)
+        return DescribeClusterResponse()
+
+
+def test_a_call_of_another_thread_is_not_ended() -> None:
+    slow = SlowCluster()
+    server = grpc.server(ThreadPoolExecutor(2))
+    add_ClusterServiceServicer_to_server(slow, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    client = Client(address, timeout_s=30.0, retry=Retry(attempts=1))
+    with client, ThreadPoolExecutor(1) as pool:
+        described = pool.submit(client.describe)
+        assert slow.has_begun.wait(20)
+        for port in range(1, 200):
+            client._connection.channel(f"127.0.0.1:{port}")
+        slow.may_answer.set()
+        assert described.result(20) is not None
+    server.stop(None)
