@@ -14,14 +14,18 @@ scripts/lint.sh
 tests_of() {
   while IFS= read -r path; do
     case $path in
-      tests/unit/*test_*.py | tests/paper/test_*.py) echo "$path" ;;
+      tests/unit/*test_*.py | tests/paper/test_*.py)
+        echo "$path" tests/unit/test_waits.py tests/unit/test_patched_constants.py
+        ;;
       sirocco/*/*.py) nearest "tests/unit/$(dirname "${path#sirocco/}")" ;;
       services/*.py) nearest "tests/unit/$(dirname "$path")" ;;
-      sdk/*.py) echo tests/unit/sdk ;;
+      sdk/*.py) nearest "tests/unit/sdk/$(dirname "${path#sdk/sirocco_client/}")" ;;
       loadgen/*.py) echo tests/unit/loadgen ;;
       proto/*) echo tests/unit/codec ;;
+      *.md) echo tests/unit/test_document_links.py tests/unit/test_decisions.py ;;
+      tests/*.py) echo tests/unit/test_waits.py tests/unit/test_patched_constants.py ;;
     esac
-  done | sort -u
+  done | tr ' ' '\n' | sort -u
 }
 nearest() {
   local folder=$1

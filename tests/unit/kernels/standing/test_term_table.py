@@ -80,7 +80,9 @@ def test_table_equals_dict(load: float, seed: int) -> None:
             want = [model.get(key, 0) + 1 for key in asked]
             ids = np.array(want, np.int64).astype(np.int32).tolist()
             assert table.ids(asked) == ids, reported
-            assert all((table.place(key) >= 0) == (key in model) for key in asked), reported
+            # One by one takes a hundred times as long: another eleventh of them each time.
+            some = asked[step % 11 :: 11]
+            assert all((table.place(key) >= 0) == (key in model) for key in some), reported
     assert int(table.state[0]) == BITS_MAX - 1, f"seed={seed} load={load}: never doubled"
 
 
