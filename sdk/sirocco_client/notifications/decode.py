@@ -114,9 +114,12 @@ class NotificationBatch(ObjectRows):
         fits &= columns <= {8 * response.objects.count} or (columns == {0} and not matches.objects)
         if not fits:
             raise Internal("columns of a response do not fit together")
-        check_highlights(response.highlights)
-        check_highlights(response.list_highlights)
-        self._has_highlights = bool(response.highlights.matches)
+        # Few responses have any, and a response is often a single match.
+        self._has_highlights = response.HasField("highlights")
+        if self._has_highlights:
+            check_highlights(response.highlights)
+        if response.HasField("list_highlights"):
+            check_highlights(response.list_highlights)
         self._list_count = 0
         if response.HasField("lists"):
             check_lists(response.lists)
@@ -227,7 +230,7 @@ class NotificationBatch(ObjectRows):
     def _matches(self) -> Iterator[Notification]:
         events = list(zip(self.sessions, self.numbers, strict=True))
         last = len(self) - 1
-        shown = self.match_highlights if self._response.highlights.matches else None
+        shown = self.match_highlights if self._has_highlights else None
         found = zip(
             _picked(self.query_ids, self.match_queries),
             _picked(self.objects, self.match_objects),
