@@ -21,6 +21,7 @@ tests_of() {
       services/*.py) nearest "tests/unit/$(dirname "$path")" ;;
       sdk/*.py) nearest "tests/unit/sdk/$(dirname "${path#sdk/sirocco_client/}")" ;;
       loadgen/*.py) echo tests/unit/loadgen ;;
+      benchmarks/*.py) echo tests/unit/benchmarks ;;
       proto/*) echo tests/unit/codec ;;
       *.md) echo tests/unit/test_document_links.py tests/unit/test_decisions.py ;;
       tests/*.py) echo tests/unit/test_waits.py tests/unit/test_patched_constants.py ;;

@@ -28,7 +28,7 @@ ALLOWED = {
     ("tests/unit/codec/test_slice_files.py", "ROWS_MAX"): _OF_SLICES,
     ("tests/unit/codec/test_slice_files.py", "BYTES_MAX"): _OF_SLICES,
     ("tests/unit/runtime/process/test_clock_jumps.py", "_WALL"): "the clock of the process",
-    ("tests/unit/test_benchmark_report.py", "ROOT"): "the path of the repository",
+    ("tests/unit/benchmarks/test_benchmark_report.py", "ROOT"): "the path of the repository",
 }
 
 _CONSTANT = re.compile(r"(.*\.)?(_?[A-Z][A-Z0-9_]+)")
