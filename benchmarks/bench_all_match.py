@@ -5,7 +5,7 @@ such queries take. An operator chooses the limits `queries` and `objects_per_s` 
 
 All services, the log in memory and the client that receives run in this process. Each number of
 queries has a cluster of its own. Range queries have no condition. Each object is nearer to the
-point of the knn queries than all before, so that each changes each list; lists are told at the
+point of the knn queries than all before, so that each changes each list; lists are reported at the
 ends of windows. Prints one JSON line a number of queries: CPU time of the process an object, until
 the last notification, and how much of it each query adds to what is spent without queries.
 

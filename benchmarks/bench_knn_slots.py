@@ -11,9 +11,9 @@ All cases take the same posts in turns, so that ratios hold on a busy machine.
 
 - `one_slot`: all objects and queries are in one slot;
 - `own_radii`: each slot knows its own k nearest objects alone;
-- `shared`: the slots of one process tell each other their radii (ADR 65);
+- `shared`: the slots of one process send each other their radii (ADR 65);
 - `shared_by_4`: as many processes of four slots each;
-- `radius_of_all`: each slot is told the radius of all before each poll: the least that can be
+- `radius_of_all`: each slot gets the radius of all before each poll: the least that can be
   reported, and so the most that radii from mergers could save.
 """
 
@@ -92,7 +92,7 @@ class Case:
 
     Attributes:
         slots: all of them.
-        shares: how many neighbours tell each other their radii.
+        shares: how many neighbours send each other their radii.
         cpu_s, entries: in total.
     """
 
@@ -100,7 +100,7 @@ class Case:
     shares: int = 1
     cpu_s: float = 0.0
     entries: int = 0
-    told: int = 0
+    sent: int = 0
     tested_before: int = 0
 
     @property
@@ -123,14 +123,14 @@ class Case:
         for first, radii in enumerate(shrunk):
             if not radii:
                 continue
-            told = KnnRadii.joined(radii)
-            self.told += len(told.handles)
+            shared = KnnRadii.joined(radii)
+            self.sent += len(shared.handles)
             for slot in self.slots[first * self.shares : (first + 1) * self.shares]:
-                slot.learn(told)
+                slot.learn(shared)
         self.cpu_s += time.thread_time() - begun
 
     def draw_in(self, bounds_mm: NDArray[np.int64]) -> None:
-        """Tells each slot the radius of all."""
+        """Gives each slot the radius of all."""
         begun = time.thread_time()
         for slot in self.slots:
             slot.index.draw_in(slot.rows, bounds_mm)
@@ -175,7 +175,7 @@ def main() -> None:
     for begin in range(0, len(posts), options.poll):
         if begin == last_quarter // options.poll * options.poll:
             for each in cases.values():
-                each.cpu_s, each.entries, each.told = 0.0, 0, 0
+                each.cpu_s, each.entries, each.sent = 0.0, 0, 0
                 each.tested_before = each.tested
         rows = order[begin : begin + options.poll]
         whole = [(taken(posts, rows), rows.astype(np.uint64) + np.uint64(1))]
@@ -192,7 +192,7 @@ def main() -> None:
             "against_one_slot": round(each.cpu_s / one.cpu_s, 2),
             "entries_an_object": round(each.entries / measured, 3),
             "tested_an_object": round((each.tested - each.tested_before) / measured, 1),
-            "told_an_object": round(each.told / measured, 3),
+            "radii_sent_an_object": round(each.sent / measured, 3),
         }
         print(json.dumps({"case": name, **figures}), flush=True)
 

@@ -132,7 +132,7 @@ def stream_rate(objects: list[Any], flow: PublishFlow) -> tuple[float, float]:
     return len(objects) / seconds, cpu_s / len(objects) * 1e6
 
 
-def tell(case: str, us: float, unit: str, **members: Any) -> None:
+def report(case: str, us: float, unit: str, **members: Any) -> None:
     row = {"case": case, f"us_per_{unit}": round(us, 3), f"{unit}s_per_s": round(1e6 / us)}
     print(json.dumps(row | members))
 
@@ -158,25 +158,25 @@ def main() -> None:
         ),
     }
     for case, (run, objects) in cases.items():
-        tell(case, best_us(count, lambda run=run, objects=objects: run(objects)), "object")
+        report(case, best_us(count, lambda run=run, objects=objects: run(objects)), "object")
     data = make_response(encode_many(plain)[0], args.matches, rng)
     matches = BATCH * args.matches
 
     def batch() -> NotificationBatch:
         return NotificationBatch(ReceiveResponse.FromString(data), "")
 
-    tell("decode columns", best_us(matches, lambda: batch().match_objects), "notification")
-    tell("decode pairs", best_us(matches, lambda: drain(batch().pairs())), "notification")
-    tell("decode items", best_us(matches, lambda: drain(iter(batch()))), "notification")
+    report("decode columns", best_us(matches, lambda: batch().match_objects), "notification")
+    report("decode pairs", best_us(matches, lambda: drain(batch().pairs())), "notification")
+    report("decode items", best_us(matches, lambda: drain(iter(batch()))), "notification")
     per_object = make_response(encode_many(plain)[0], 1, rng)
     lone = best_us(
         BATCH, lambda: drain(iter(NotificationBatch(ReceiveResponse.FromString(per_object), "")))
     )
-    tell("decode items, one match an object", lone, "notification")
+    report("decode items, one match an object", lone, "notification")
     for batch_objects in (100, 1_000, 4_000):
         flow = PublishFlow(batch_objects=batch_objects, outstanding_objects_max=4 * batch_objects)
         rate, cpu_us = stream_rate(plain, flow)
-        tell("stream", 1e6 / rate, "object", batch=batch_objects, client_cpu_us=round(cpu_us, 3))
+        report("stream", 1e6 / rate, "object", batch=batch_objects, client_cpu_us=round(cpu_us, 3))
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def serve_receiver(end: Connection) -> None:
 
 @contextmanager
 def process(target: Any, *arguments: Any) -> Iterator[Any]:
-    """Runs a process that reports one value and ends when it is told to."""
+    """Runs a process that reports one value and ends at a signal."""
     ours, theirs = multiprocessing.Pipe()
     made = multiprocessing.get_context("spawn").Process(target=target, args=(theirs, *arguments))
     made.start()

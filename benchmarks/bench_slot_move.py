@@ -9,7 +9,7 @@ S seconds after the last slot has moved:
 
     steady      nothing changes
     2 to 3      another evaluator joins, and slots move to it
-    3 to 2      it is told to end: its slots are handed over
+    3 to 2      it gets SIGTERM: its slots are handed over
     killed      an evaluator is killed with SIGKILL; a lease is 4 s long
 
 `notified_ms` are the times from when an object was due until its notification was here. `search_ms`

@@ -18,7 +18,7 @@ import yaml
 SPEC = Path(__file__).with_suffix(".yaml")
 FOLDER = Path(__file__).resolve().parents[1] / "charts" / "sirocco" / "dashboards"
 
-# Every selector: the release's namespace, and the release where the scraper tells it.
+# Every selector: the release's namespace, and the release where the scraper names it.
 ONE = 'namespace="$namespace",app_kubernetes_io_instance=~"$release"'
 # Columns of Grafana's grid, and what a panel takes of them.
 COLUMNS, WIDTH, HEIGHT, LOW = 24, 8, 8, 4
@@ -99,7 +99,7 @@ def _variables() -> list[dict[str, Any]]:
     return [
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
         asked("namespace", f"label_values({known}, namespace)"),
-        # Where nobody tells the release, the label is missing, and `.*` matches that, too.
+        # Where nothing names the release, the label is missing, and `.*` matches that, too.
         asked(
             "release",
             f'label_values({known}{{namespace="$namespace"}}, app_kubernetes_io_instance)',

@@ -1,6 +1,6 @@
 """Fetches the jars of the Kafka broker into `.cache/kafka-VERSION`.
 
-With `--present` it tells by its status if they are here, with `--version` it prints the version.
+With `--present` its status says whether they are here, with `--version` it prints the version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A pytest plugin: says which part of the suite runs, and how long all of `make test` took.
 
 A part is a directory below `tests`. Where several processes run tests of several parts at once, a
-part is told of when its last test is over.
+part is reported when its last test is over.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An image should not compile at its start, its root is read-only, and it runs on other CPUs than its
 build machine. So the image holds kernels for a named CPU level (`x86-64-v3` runs on every server of
-the last ten years) below `/opt/sirocco/kernels`. Before anything else is imported, `use` tells
-Numba to look for that level, and fills the writable directory that the kernel cache needs with
+the last ten years) below `/opt/sirocco/kernels`. Before anything else is imported, `use` has
+Numba look for that level, and fills the writable directory that the kernel cache needs with
 links to the image's files: nothing is copied, and all pods of a node read the same pages.
 
 On a CPU that supports none of the levels, Numba compiles for that CPU, into the writable directory.

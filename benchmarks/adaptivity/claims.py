@@ -20,7 +20,7 @@ FROM_HISTORY = (
     "the cities are"
 )
 RELIEVED = (
-    "40 % of the objects leave the cities for an empty corner, which relieves whoever has the "
+    "40 % of the objects leave the cities for an empty corner, which relieves whatever has the "
     "cities: more is done, not less, also by the static map"
 )
 BOUNDED = (

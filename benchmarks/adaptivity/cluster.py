@@ -77,7 +77,7 @@ class Course:
         busy: f8[seconds, evaluators], CPU seconds.
         products: Of finished objects, each times the queries of its slot: SWARM's units of work.
         delays: See `Backlog`.
-        moved_slots, copied_queries, told_queries: By all changes; queries that were new in a slot,
+        moved_slots, copied_queries, sent_queries: By all changes; queries that were new in a slot,
             and all pairs of a query and a slot that were sent.
         loaded_queries: In checkpoints that were loaded.
         paused_s: Of each moved slot, how long it was not served.
@@ -91,7 +91,7 @@ class Course:
     delays: NDArray[np.float64]
     moved_slots: int = 0
     copied_queries: int = 0
-    told_queries: int = 0
+    sent_queries: int = 0
     loaded_queries: int = 0
     paused_s: list[float] = field(default_factory=list)
     warmed_s: list[float] = field(default_factory=list)
@@ -452,13 +452,13 @@ class Cluster:
         standing = self.standing
         new, removed = new[standing[new // slots]], removed[standing[removed // slots]]
         concerned = np.zeros(len(standing), np.bool_)
-        # Where words decide, too, it is not known whom a change leaves alone (ADR 38).
+        # Where words decide, too, it is not known which queries a change leaves alone (ADR 38).
         concerned[:] = bool(partition_map.text_nodes or self.routed.map.text_nodes)
         concerned[new // slots] = concerned[removed // slots] = True
         concerned &= standing
         again = present[concerned[present // slots]]
         self.course.copied_queries += len(new)
-        self.course.told_queries += len(new) + len(again)
+        self.course.sent_queries += len(new) + len(again)
         work_s = np.bincount(new % slots, minlength=slots) * self.costs.insert_s
         work_s += np.bincount(again % slots, minlength=slots) * self.costs.repeat_s
         copying_s = self.settling.look_s * float(standing.sum())

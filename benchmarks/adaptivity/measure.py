@@ -177,7 +177,7 @@ def row_of(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "slots": course.moved_slots,
         "maps": sum(bool(one.map_version) for one in log.decisions),
         "copied": course.copied_queries,
-        "told": course.told_queries,
+        "sent_queries": course.sent_queries,
         "loaded": course.loaded_queries,
         "paused_s_max": max(course.paused_s, default=None),
         "warmed_s_max": max(course.warmed_s, default=None),

@@ -129,7 +129,7 @@ def _costs(figures: Figures) -> str:
         "probe_s": ("an object more for 1,000 queries of its slot", 1e9, "µs"),
         "hit_s": ("a match", 1e6, "µs"),
         "insert_s": ("a query, new in a slot", 1e6, "µs"),
-        "repeat_s": ("a query that a slot is told again", 1e6, "µs"),
+        "repeat_s": ("a query that a slot is sent again", 1e6, "µs"),
         "remove_s": ("a query that leaves", 1e6, "µs"),
         "save_s": ("a query in a checkpoint written", 1e6, "µs"),
         "load_s": ("a query in a checkpoint loaded", 1e6, "µs"),
@@ -257,7 +257,7 @@ _CHANGED: tuple[Column, ...] = (
     ("greatest pause of a slot, ms", lambda row: _ms(row["paused_s_max"])),
     ("maps", lambda row: f"{row['maps']}"),
     ("queries copied", lambda row: f"{row['copied']:,}"),
-    ("told in all", lambda row: f"{row['told']:,}"),
+    ("sent in all", lambda row: f"{row['sent_queries']:,}"),
     ("seconds, mean", lambda row: f"{row['change_s']:.1f}"),
     ("greatest", lambda row: f"{row['change_s_max']:.1f}"),
     (

@@ -111,7 +111,7 @@ class Coordinator:
                     takes_s = thought_s if self._thinks else 0.0
                     takes_s += self._cluster.settling.ask_s if isinstance(ask, ASKED) else 0.0
                     self._is_waiting = True
-                    self._cluster.after(takes_s, partial(self._told, turn, ask))
+                    self._cluster.after(takes_s, partial(self._decided, turn, ask))
                     return
                 begin = partial(turn.send, self._answer(ask))
                 if isinstance(ask, RoundResult):
@@ -119,7 +119,7 @@ class Coordinator:
         except StopIteration:
             pass
 
-    def _told(self, turn: Turn, ask: Ask) -> None:
+    def _decided(self, turn: Turn, ask: Ask) -> None:
         if isinstance(ask, Warm):
             number = self._cluster.members.index
             takers = {number(taker): slots for taker, slots in ask.slots.items()}

@@ -22,7 +22,7 @@ def _visits(figures: Figures, scheme: str, area: float, keywords: int = 1) -> Ro
 def _snapshot(figures: Figures, rivals: tuple[str, ...], area: float, factor: float) -> Verdict:
     own = _visits(figures, "qt-tree", area)["objects"]
     found = {name: _visits(figures, name, area)["objects"] / own for name in rivals}
-    said = ", ".join(f"{name} {value:.2f}x" for name, value in found.items())
+    shown = ", ".join(f"{name} {value:.2f}x" for name, value in found.items())
     nodes = figures.load("sstd", "qt-tree")["text_nodes"]
     shares = ", ".join(
         f"{name} {one['holding'] / one['leaves']:.0%}"
@@ -31,7 +31,7 @@ def _snapshot(figures: Figures, rivals: tuple[str, ...], area: float, factor: fl
     )
     return Verdict(
         graded(min(found.values()), factor),
-        f"objects visited against qt-tree: {said}; qt-tree has {nodes} text nodes; leaves "
+        f"objects visited against qt-tree: {shown}; qt-tree has {nodes} text nodes; leaves "
         f"reached that hold the keyword: {shares}",
     )
 
@@ -68,8 +68,8 @@ def _continuous(figures: Figures) -> Verdict:
     if not ratios:
         figures.one("sweeps", workload="sstd", scheme="qt-tree", case="area")
     mean = sum(ratios) / len(ratios)
-    said = ", ".join(f"{value:.2f}x" for value in ratios)
-    return Verdict(graded(mean, 1.15), f"{said} of a-grid at 0.0001 %, 0.01 %, 1 % of the area")
+    shown = ", ".join(f"{value:.2f}x" for value in ratios)
+    return Verdict(graded(mean, 1.15), f"{shown} of a-grid at 0.0001 %, 0.01 %, 1 % of the area")
 
 
 def _skew(figures: Figures) -> Verdict:
@@ -93,8 +93,8 @@ def _balance(figures: Figures) -> Verdict:
     if not rows:
         figures.load("sstd", "qt-tree")
     found = {row["workload"]: row["load_imbalance"] or float("inf") for row in rows}
-    said = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
-    return Verdict(held(max(found.values()) < IMBALANCE_MAX), f"Lmax/Lmin: {said}")
+    shown = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    return Verdict(held(max(found.values()) < IMBALANCE_MAX), f"Lmax/Lmin: {shown}")
 
 
 _WHY_NOT = (
@@ -107,11 +107,11 @@ CLAIMS = (
     *(
         Claim(
             "SSTD 7.3, Fig. 8a",
-            f"snapshot range queries of {100 * area:g} % of the area: {said} less than {name}",
+            f"snapshot range queries of {100 * area:g} % of the area: {shown} less than {name}",
             partial(_snapshot, rivals=rivals, area=area, factor=factor),
             _WHY_NOT,
         )
-        for area, factor, said in ((AREAS[0], 2, "2-4x"), (AREAS[-1], 4, "4-5x"))
+        for area, factor, shown in ((AREAS[0], 2, "2-4x"), (AREAS[-1], 4, "4-5x"))
         for name, rivals in (("k-d and A-Grid", SPATIAL_RIVALS), ("PS²", ("kdt-tree",)))
     ),
     Claim(

@@ -155,9 +155,9 @@ def _forward_and_broadcast(figures: Figures) -> Verdict:
     return Verdict(
         graded(new / old, 5),
         f"by routing units {gains}; {new / 1e3:.0f} instead of {old / 1e3:.0f} thousand queries/s "
-        f"at {most}; another unit's {found.hear_us:.1f} µs to hear a query, "
-        f"{found.write_us + found.take_us:.2f} to be told its keyword if it is new, "
-        f"{found.again_us:.2f} if it is told in any case: what saves is to send keywords instead "
+        f"at {most}; another unit's {found.receive_us:.1f} µs to receive a query, "
+        f"{found.write_us + found.take_us:.2f} to receive its keyword if it is new, "
+        f"{found.again_us:.2f} if it is sent in any case: what saves is to send keywords instead "
         "of queries",
     )
 
@@ -206,9 +206,9 @@ def _decentralised(figures: Figures) -> Verdict:
         figures.one("adapting", scheme="a-grid", asked=SLOTS)
     several = figures.all("adapting", scheme="a-grid", asked=LEAVES)
     gains, more = (
-        [row["central_bytes"] / row["told_bytes"] for row in each] for each in (rows, several)
+        [row["central_bytes"] / row["reported_bytes"] for row in each] for each in (rows, several)
     )
-    reported = max(row["told_bytes"] for row in rows)
+    reported = max(row["reported_bytes"] for row in rows)
     return Verdict(
         graded(min(gains), MUCH),
         f"{min(gains):.1f} to {max(gains):.1f} times fewer bytes a round with a leaf an evaluator "
@@ -343,9 +343,9 @@ CLAIMS = (
     ),
     Claim(
         "Tornado 6.4, Fig. 13b",
-        "its decentralised balancing tells much less than every cell's statistics",
+        "its decentralised balancing sends much less than every cell's statistics",
         _decentralised,
-        "details by column and row are told of few leaves, but few leaves are most of the map",
+        "details by column and row are sent of few leaves, but few leaves are most of the map",
     ),
     Claim(
         "SWARM 6.1, Fig. 11",

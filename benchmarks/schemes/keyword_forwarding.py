@@ -57,8 +57,8 @@ class Forwarding:
         own_us: Both ways: parsing it, writing and reading its record, placing it, sending it to
             slots.
         note_us: Broadcast: deriving and storing its keyword, at the unit of its arrival.
-        hear_us: Broadcast: reading its record and the same, at each other unit.
-        tell_us: Forward: deriving its keyword and whether it is new.
+        receive_us: Broadcast: reading its record and the same, at each other unit.
+        derive_us: Forward: deriving its keyword and whether it is new.
         write_us: Forward: writing the record of new keywords, for each unit.
         take_us: Forward: reading that record and storing it, at each unit.
         again_us: As `write_us` and `take_us` together, if known keywords were sent as well.
@@ -72,8 +72,8 @@ class Forwarding:
     queries: int
     own_us: float
     note_us: float
-    hear_us: float
-    tell_us: float
+    receive_us: float
+    derive_us: float
     write_us: float
     take_us: float
     again_us: float
@@ -84,7 +84,7 @@ class Forwarding:
 
     def broadcast_us(self, units: int) -> float:
         """Returns the CPU time of a query at all units together."""
-        return self.own_us + self.note_us + (units - 1) * self.hear_us
+        return self.own_us + self.note_us + (units - 1) * self.receive_us
 
     def queries_per_s(self, us_per_query: float, units: int, slots: int) -> float:
         """Returns the capacity of this many units and evaluators, each on a core of its own."""
@@ -92,7 +92,7 @@ class Forwarding:
 
     def forward_us(self, units: int) -> float:
         """Returns the CPU time of a query at all units together."""
-        return self.own_us + self.tell_us + units * (self.write_us + self.take_us)
+        return self.own_us + self.derive_us + units * (self.write_us + self.take_us)
 
 
 def forwarding(routing: RoutingArrays, lines: Sequence[bytes]) -> Forwarding:
@@ -134,9 +134,9 @@ class Run:
         self._routings = {_VERSION: routing}
         self._stage = Stage(base=_VERSION)
         self._plain = Registry(partition=_PARTITION, offset=0, floor=0, epoch=_EPOCH)
-        self._telling = Registry(partition=_PARTITION, offset=0, floor=0, epoch=_EPOCH)
-        self._telling.keyword_summary = KeywordSummary(
-            _PARTITION, _EPOCH, routing.slots, 1, self._telling.live
+        self._forwarding = Registry(partition=_PARTITION, offset=0, floor=0, epoch=_EPOCH)
+        self._forwarding.keyword_summary = KeywordSummary(
+            _PARTITION, _EPOCH, routing.slots, 1, self._forwarding.live
         )
         self._slots = [Slot(number, 1) for number in range(routing.slots)]
         for slot in self._slots:
@@ -144,7 +144,7 @@ class Run:
         # One unit that gets the new keywords, one that gets all keywords, one that gets all
         # queries, and one at which the queries arrive.
         summaries = [KeywordFilter(routing.slots, 1) for _ in range(4)]
-        self._told, self._told_all, self._hearing, self._noting = summaries
+        self._new_keywords, self._all_keywords, self._all_queries, self._arrivals = summaries
         self._words = words_of(routing.slots)
         self._offset = 0
         self.sums: list[tuple[int, int, int]] = []
@@ -155,23 +155,23 @@ class Run:
         read_s, read = seconds_of(partial(self._read, records))
         changes = [change for _, change in read]
         place_s, plain = seconds_of(partial(self._plain.read, read, self._routings))
-        tell_s, telling = seconds_of(partial(self._telling.read, read, self._routings))
+        derive_s, forwarded = seconds_of(partial(self._forwarding.read, read, self._routings))
         install_s, installs = seconds_of(partial(_records_of, plain, Installed))
         slots_s, _ = seconds_of(partial(self._install, installs))
-        note_s, noted = seconds_of(partial(self._note, self._noting, changes))
+        note_s, noted = seconds_of(partial(self._note, self._arrivals, changes))
         # The codec's cache of its own writes holds nothing of the owner's records by now.
-        hear_s, _ = seconds_of(partial(self._hear, records))
-        key_s, reported = seconds_of(partial(_records_of, telling, Keywords))
-        take_s, new = seconds_of(partial(self._take, self._told, reported))
-        again_s, _ = seconds_of(partial(self._tell_all, noted))
+        receive_s, _ = seconds_of(partial(self._receive, records))
+        key_s, reported = seconds_of(partial(_records_of, forwarded, Keywords))
+        take_s, new = seconds_of(partial(self._take, self._new_keywords, reported))
+        again_s, _ = seconds_of(partial(self._forward_all, noted))
         self._offset += len(lines)
         self.sums.append((new, _size(records), _size(reported)))
         return {
             "own": write_s + read_s + place_s + install_s,
             "note": note_s,
-            "hear": hear_s,
+            "receive": receive_s,
             # The same owner, once without and once with units to inform.
-            "tell": max(0.0, tell_s - place_s),
+            "derive": max(0.0, derive_s - place_s),
             "write": key_s,
             "take": take_s,
             "again": again_s,
@@ -191,8 +191,8 @@ class Run:
             assert isinstance(message, Installed)
             self._slots[number].take([(self._slots[number].offset, message)])
 
-    def _hear(self, records: list[tuple[int, Record]]) -> None:
-        self._note(self._hearing, [change for _, change in self._read(records)])
+    def _receive(self, records: list[tuple[int, Record]]) -> None:
+        self._note(self._all_queries, [change for _, change in self._read(records)])
 
     def _note(self, summaries: KeywordFilter, changes: list[Change]) -> Keywords:
         """Stores the slots' needs at a unit that gets the queries themselves (Tornado 3.1)."""
@@ -209,8 +209,8 @@ class Run:
         summaries.add(reported)
         return reported
 
-    def _tell_all(self, keywords: Keywords) -> None:
-        self._take(self._told_all, _records([(_PARTITION, keywords)]))
+    def _forward_all(self, keywords: Keywords) -> None:
+        self._take(self._all_keywords, _records([(_PARTITION, keywords)]))
 
     @staticmethod
     def _take(summaries: KeywordFilter, records: list[tuple[int, Record]]) -> int:
@@ -231,7 +231,7 @@ class Run:
     @property
     def states(self) -> list[State]:
         """Returns the state of each unit: they are equal, if all is right."""
-        units = (self._told, self._told_all, self._hearing, self._noting)
+        units = (self._new_keywords, self._all_keywords, self._all_queries, self._arrivals)
         return [unit.state() for unit in units]
 
 

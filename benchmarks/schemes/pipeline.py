@@ -96,7 +96,7 @@ class ReplayFiles:
             output = done.stderr.strip().splitlines()
             return self._failed(f"status {done.returncode}: {output[-1] if output else ''}")
         summary = json.loads(lines[-1])
-        found = told_pairs(path / "results.jsonl", self._queries)
+        found = reported_pairs(path / "results.jsonl", self._queries)
         return Replay(
             objects_per_s=summary["objects_per_s"],
             registered_per_s=self._queries / max(summary["registration_seconds"], 1e-9),
@@ -121,7 +121,7 @@ class ReplayFiles:
         )
 
 
-def told_pairs(results: Path, queries: int) -> NDArray[np.int64]:
+def reported_pairs(results: Path, queries: int) -> NDArray[np.int64]:
     """Returns the pairs of a file of results, ascending i8: object x queries + query."""
     with results.open("rb") as lines:
         reported = (orjson.loads(line) for line in lines)

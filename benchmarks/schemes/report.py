@@ -58,7 +58,7 @@ index of everything finds; a scheme that missed one or made one up would end the
 
 Counts (copies, products, checks, visits, bytes) do not vary. Times are CPU times of one thread, the
 best of some passes in which all schemes take turns. Alone on a machine they vary by a tenth; beside
-other work, which the load average tells, single ones are off by up to a half. So loads are
+other work, which the load average shows, single ones are off by up to a half. So loads are
 made of counts, with constants that hundreds of times agree on. Less than a tenth is called no
 difference.
 """
@@ -330,7 +330,7 @@ def _tornado(figures: Figures) -> str:
                 *(f"{each['load_capacity'] / 1e3:,.0f}" for each in pair),
                 *(_ratio(each["load_imbalance"]) for each in pair),
                 row["operations"],
-                f"{row['told_bytes'] / 1e3:.1f}",
+                f"{row['reported_bytes'] / 1e3:.1f}",
                 f"{row['central_bytes'] / 1e3:.1f}",
             )
         )
@@ -352,11 +352,12 @@ def _tornado(figures: Figures) -> str:
             "### Adapting",
             f"All of workload tornado moved to a part of the space; {ROUNDS} rounds of "
             "Tornado's balancer, at most one operation each, before other objects are measured. "
-            "Told: by all evaluators in a round; cells: what telling each cell of a grid of "
-            f"{GRID_SIDE:,} x {GRID_SIDE:,} that has an object or a query would take.",
+            "Reported: by all evaluators in a round; cells: what a report of each cell would take, "
+            "of a grid of "
+            f"{GRID_SIDE:,} x {GRID_SIDE:,} that has an object or a query.",
             table(
                 ("leaves", "scale", "static, thousand objects/s", "adaptive",
-                 "static, Lmax/Lmin", "adaptive", "operations", "told, kB", "cells, kB"),
+                 "static, Lmax/Lmin", "adaptive", "operations", "reported, kB", "cells, kB"),
                 adapting,
             ),
         ]
@@ -397,7 +398,7 @@ def _replays(figures: Figures) -> str:
             row["scheme"],
             row["error"] or f"{row['objects_per_s']:,.0f}",
             f"{row['registered_per_s']:,.0f}",
-            _told(row),
+            _notified(row),
             *(f"{row['cpu_us'].get(name, 0):.1f}" for name in services),
         )
         for row in rows
@@ -414,7 +415,7 @@ def _replays(figures: Figures) -> str:
     )
 
 
-def _told(row: Row) -> str:
+def _notified(row: Row) -> str:
     """Compares the results of a replay with those of one index of everything."""
     if row["notifications"] != row["expected"]:
         return f"{row['notifications']:,} of {row['expected']:,}"

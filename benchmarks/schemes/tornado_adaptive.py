@@ -79,14 +79,14 @@ class Adaptation:
         operations: Changes of the map.
         imbalance_first, imbalance_last: Load of the busiest evaluator over the mean, as reported at
             the end of the first and of the last round.
-        told_bytes: Reported in a round by all evaluators together, on average.
+        reported_bytes: Reported in a round by all evaluators together, on average.
         central_bytes: The bytes of all cells of the fine grid instead.
     """
 
     operations: int
     imbalance_first: float
     imbalance_last: float
-    told_bytes: float
+    reported_bytes: float
     central_bytes: float
 
 
@@ -132,7 +132,7 @@ def adapt(
         )
         imbalances.append(_imbalance(view))
         reported += sum(write_loads(loads_of(own)).ByteSize() for own in _by_evaluator(counted))
-        central_bytes += central.told_bytes(objects)
+        central_bytes += central.reported_bytes(objects)
         plan = balancer.adjust(view, 0)
         if plan.wants:
             details = details_of(counted, list(plan.wants))
@@ -238,7 +238,7 @@ class _Central:
         for x0, y0, x1, y1 in spans.tolist():
             self._asked[y0 : y1 + 1, x0 : x1 + 1] = True
 
-    def told_bytes(self, objects: Stream) -> int:
+    def reported_bytes(self, objects: Stream) -> int:
         """Returns the bytes of a round."""
         taken = self._asked.copy()
         taken[self._grid.rows_of(objects.lat), self._grid.columns_of(objects.lon)] = True

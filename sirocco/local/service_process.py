@@ -181,7 +181,7 @@ class ServiceProcess:
         return Usage(0.0, 0) if pid is None else usage_of(pid)
 
     def mend(self) -> bool:
-        """Starts the process again if it has ended; tells whether it did."""
+        """Starts the process again if it has ended; returns whether it did."""
         if self.running or time.monotonic() - self._started_s < _RESTART_S:
             return False
         self.launch()
@@ -207,7 +207,7 @@ class ServiceProcess:
     def _port_of(self, host: str, address: str) -> str:
         """The port of an address; any, where somebody else has it by now."""
         port = address.rpartition(":")[2]
-        # In a place of its own, only the process itself can tell.
+        # In a place of its own, only the process itself knows.
         is_here = self.name not in self._settings.places
         return "0" if is_here and not _becomes_free(host, int(port)) else port
 

@@ -47,7 +47,7 @@ def test_one_object_of_a_far_year_stops_no_stream() -> None:
     ):
         for query in (WORDS, BRIEF):
             client.register(query_from_json(query, "s"), start_ms=now_ms)
-        hearing = Receiver(client)
+        receiver = Receiver(client)
         refused: list[Rejected] = []
         with client.publisher(on_rejected=refused.append) as publisher:
             for batch in (near[:25], far, near[25:], [ahead]):
@@ -57,7 +57,7 @@ def test_one_object_of_a_far_year_stops_no_stream() -> None:
             client.advance_time(now_ms + YEAR_MS)
         assert too_far.value.field == "time_ms"
 
-        received = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+        received = receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S))
 
     assert [each.error.field for each in refused] == ["ts"] * 3
     assert sorted(ids_of(received)) == [*range(50), 99]
@@ -77,13 +77,13 @@ def test_a_gap_of_years_in_a_file_counts_every_step() -> None:
     with EmbeddedCluster(settings) as cluster, Client(cluster.router_address) as client:
         query = {**WORDS, "step": "7d", "window": "7d"}
         client.register(query_from_json(query, "s"), start_ms=start_ms)
-        hearing = Receiver(client)
+        receiver = Receiver(client)
         with client.publisher() as publisher:
             one = {"lon": 1.0, "lat": 1.0, "text": "word"}
             publisher.publish({**one, "id": 1, "ts": start_ms})
             publisher.publish({**one, "id": 2, "ts": start_ms + gap_ms})
             token = publisher.flush().position_token
-        received = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+        received = receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S))
     steps = [each for each in received if isinstance(each, TermsStep)]
     wanted = (gap_ms - 1) // (7 * 24 * HOUR_MS)
     assert [(each.at_ms - start_ms) // (7 * 24 * HOUR_MS) for each in steps] == [

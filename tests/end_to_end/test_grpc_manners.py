@@ -93,12 +93,12 @@ def test_a_bad_registration_names_its_field_in_details_that_every_client_reads(
 
 def test_who_watches_a_process_that_stops_is_told() -> None:
     with EmbeddedCluster(SETTINGS) as running, channel_to(running, "merger") as channel:
-        told = HealthStub(channel).Watch(HealthCheckRequest(), timeout=TIMEOUT_S)
-        assert next(told).status == HealthCheckResponse.SERVING
+        states = HealthStub(channel).Watch(HealthCheckRequest(), timeout=TIMEOUT_S)
+        assert next(states).status == HealthCheckResponse.SERVING
         (merger,) = [each for each in running.services if each.name == "merger"]
         merger.stop()
-        assert next(told).status == HealthCheckResponse.NOT_SERVING
-        assert not list(told)
+        assert next(states).status == HealthCheckResponse.NOT_SERVING
+        assert not list(states)
 
 
 def test_reflection_is_off_unless_it_is_asked_for() -> None:

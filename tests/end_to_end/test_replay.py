@@ -1,6 +1,6 @@
 """`sirocco replay`: files in, lines out, against the brute-force oracle.
 
-As a process where it starts others, ends wrongly or tells what it took; else in this one.
+As a process where it starts others, ends wrongly or reports what it took; else in this one.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_event_time() -> None:
         EmbeddedCluster(settings, evaluators=2, routers=1) as cluster,
         Client(cluster.router_address) as client,
     ):
-        hearing = Receiver(client)
+        receiver = Receiver(client)
         for query in QUERIES:
             form = query_from_json({"mode": "continuous", **query}, "s")
             client.register(form, start_ms=start_ms)
@@ -119,7 +119,7 @@ def test_event_time() -> None:
         with client.publisher() as publisher:
             publisher.publish(last)
             token = publisher.flush().position_token
-        for each in hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
+        for each in receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
             found[each.query].append(each)
 
     # check
@@ -158,7 +158,7 @@ def test_wall_clock() -> None:
         EmbeddedCluster(ClusterSettings(cluster="wall", slots=4, leaves=4)) as cluster,
         Client(cluster.router_address) as client,
     ):
-        hearing = Receiver(client)
+        receiver = Receiver(client)
         start_ms = round(time.time() * 1_000) + 1_500
         client.register(query_from_json({"id": "now", **query}, "s"))
         client.register(query_from_json({"id": "later", **query}, "s"), start_ms=start_ms)
@@ -170,7 +170,7 @@ def test_wall_clock() -> None:
                 publisher.publish({"id": number, "lon": 1.0, "lat": 1.0})
                 time.sleep(0.02)
             token = publisher.flush().position_token
-        for each in hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
+        for each in receiver.until(client.await_processed(token, timeout_s=TIMEOUT_S)):
             assert isinstance(each, Notification)
             arrivals[each.query][each.object.id] = each.arrival_ms
         with pytest.raises(InvalidArgument, match="start_ms"):

@@ -238,7 +238,7 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
             publisher.publish(FIRE)
             publisher.flush()
 
-        def hear() -> None:
+        def receive() -> None:
             batch = received.next_batch()
             assert batch is not None
             assert 2 not in {object_id for _, object_id in batch.pairs()}
@@ -251,7 +251,7 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
         with operator, operator.publisher() as later:
             later.publish(FIRE | {"id": 2})
             later.flush()
-            finally_refused(hear, Unauthenticated)
+            finally_refused(receive, Unauthenticated)
 
 
 def test_searches_on_a_kept_stream_follow_the_token(

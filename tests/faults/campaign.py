@@ -163,7 +163,7 @@ def _failure(fault: Fault, seen: Seen, account: Account) -> str:
     if account.errors:
         return "; ".join(account.errors)
     if not account.pairs:
-        return "nothing had to be told"
+        return "no notification was due"
     if fault.target_s is not None and (seen.resumed_s or 0.0) > fault.target_s:
         return f"later than {fault.target_s:.0f} s"
     return "" if seen.is_kept else seen.note or "what else was claimed did not hold"

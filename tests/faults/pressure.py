@@ -116,7 +116,7 @@ def _slowed(names: list[str], rig: Rig) -> Iterator[None]:
     """Lets processes run for only a share of each period."""
     ending = threading.Event()
 
-    def tell(pids: list[int], number: signal.Signals) -> None:
+    def send(pids: list[int], number: signal.Signals) -> None:
         for pid in pids:
             # A process that has ended meanwhile returns under another number.
             with suppress(ProcessLookupError):
@@ -125,9 +125,9 @@ def _slowed(names: list[str], rig: Rig) -> Iterator[None]:
     def slow() -> None:
         while not ending.is_set():
             pids = [pid for name, pid in rig.pids().items() if name in names]
-            tell(pids, signal.SIGSTOP)
+            send(pids, signal.SIGSTOP)
             ending.wait((1 - _SHARE) * _PERIOD_S)
-            tell(pids, signal.SIGCONT)
+            send(pids, signal.SIGCONT)
             time.sleep(_SHARE * _PERIOD_S)
 
     thread = threading.Thread(target=slow)

@@ -3,9 +3,9 @@
 usage: python -m tests.faults.standstill [--queries N] [--seconds S] [--limit S]
 
 The time of all slots stands still with them, and passes all of these steps at once when they go on.
-Prints what was told meanwhile, and in the end: after how long all was caught up with, steps told
-out of order, twice or not at all, or as partial, what an evaluator took of memory at most, and how
-often a process failed. Exit status 1 when any step was, or nothing was caught up with in time.
+Prints what was reported meanwhile, and in the end: after how long all was caught up with; steps out
+of order, twice, missing or partial; the most memory that an evaluator took; and how often a process
+failed. Exit status 1 when any step was, or nothing was caught up with in time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
             memory = rig.resident_bytes()
             most = max(most, *(memory[name] for name in memory if name.startswith("evaluator")))
             print(
-                f"{what}: {received.steps} steps told, {received.lag_s():.0f} s behind",
+                f"{what}: {received.steps} steps reported, {received.lag_s():.0f} s behind",
                 flush=True,
             )
             if what == "goes on" and 1_000 * received.lag_s() < LATE_MS:
@@ -108,7 +108,7 @@ def _tried(rig: Rig, queries: int, seconds: float, limit_s: float) -> int:
     ending.set()
     print(
         f"{'caught up' if is_over else 'NOT caught up'} after {time.monotonic() - begin_s:.0f} s;"
-        f" {received.steps} steps told, {received.misplaced} out of place,"
+        f" {received.steps} steps reported, {received.misplaced} out of place,"
         f" {received.partial} partial; an evaluator took {most >> 20} MiB at most;"
         f" {rig.times_logged('loop_failed') - failed} processes failed"
     )

@@ -97,7 +97,7 @@ def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]
 
     With `dwell` a value enters when no object was outside from the first one inside on, up to and
     including that time later. With `leave_after` it exits when no object was inside from the first
-    one outside on. Both are told with the last object inside.
+    one outside on. Both are reported with the last object inside.
     """
     wanted = query.get("events", ["enter", "exit"])
     first, last = objects.in_lifetime(query)
@@ -118,7 +118,7 @@ def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]
 def _visits(
     objects: Objects, query: Members, rows: list[int], inside: set[int]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields (object to tell, events of which the first that is asked for is told) of one value."""
+    """Yields objects of one value to report, with events: the first one asked for is reported."""
     dwell_ms, leave_ms = (
         duration_ms(query[name]) if name in query else 0 for name in ("dwell", "leave_after")
     )

@@ -21,7 +21,7 @@ def _no_member_leaves(self: CoordinatorMachine, event: MembersSeen, now_ms: int)
 def _end_at_once(
     machine: EvaluatorMachine,
     look: Any,
-    tell: Any,
+    send: Any,
     can_take_over: Callable[[], bool],
     leave: Callable[[], None],
 ) -> Iterator[None]:
@@ -31,7 +31,7 @@ def _end_at_once(
         leave()
         is_leaving[0] = True
 
-    for _ in _handing_over(machine, look, tell, can_take_over, leave_and_end):
+    for _ in _handing_over(machine, look, send, can_take_over, leave_and_end):
         if is_leaving[0]:
             return
         yield

@@ -425,7 +425,7 @@ LIST_PLANTS = (
         ((KnnLists, "restore", lambda self, state: None),),
     ),
     Plant(
-        "slots tell a smaller radius than that of k objects",
+        "slots share a smaller radius than that of k objects",
         "calm",
         ((KnnIndex, "take_shrunk", _take_shrunk_too_far),),
     ),

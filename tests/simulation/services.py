@@ -215,7 +215,7 @@ class EvaluatorNode(Node):
 
     Attributes:
         watchers: called after each step.
-        left_behind: slots that it still had when it ended; None before it was told to end.
+        left_behind: slots that it still had when it ended; None before it had to end.
         could_hand_over: whether another evaluator could take them all the time.
     """
 

@@ -6,8 +6,8 @@ that continues an earlier one keeps that one's values, as far as they satisfy it
 place; for all others a leave is reported. So it is for values inside when the query is removed, or
 when the slot's time is past its lifetime.
 
-A version with `dwell` or `leave_after` tells an enter or leave later: when the slot's time is past
-it, or before the value's next copy that arrived later.
+A version with `dwell` or `leave_after` reports an enter or leave later: when the slot's time is
+past it, or before the value's next copy that arrived later.
 """
 
 from __future__ import annotations
@@ -271,18 +271,18 @@ class TrackLedger:
                 continue
             if not version.lives_at(self._objects[key].arrival_ms):
                 continue
-            told, inside = self._waited(version, slot, inside, copy)
-            found += told
+            waited, inside = self._waited(version, slot, inside, copy)
+            found += waited
             events, inside = self._moved(query, key, inside)
             if event := next((each for each in events if each in query.events), None):
                 found.append((copy, event, True))
-        told, inside = self._waited(version, slot, inside, None)
-        return found + told, inside
+        waited, inside = self._waited(version, slot, inside, None)
+        return found + waited, inside
 
     def _moved(
         self, query: RangeQuery, key: EventKey, inside: Visit | None
     ) -> tuple[list[str], Visit | None]:
-        """Returns what an object tells, the first that is asked for, and its value's visit."""
+        """Returns the event of an object, the first that is asked for, and its value's visit."""
         arrival_ms = self._objects[key].arrival_ms
         if self._satisfies(canonical(query), key):
             if inside is None and query.dwell_ms:
@@ -300,7 +300,7 @@ class TrackLedger:
     def _waited(
         self, version: QueryVersion, slot: int, inside: Visit | None, copy: Copy | None
     ) -> tuple[list[Wanted], Visit | None]:
-        """Returns what is told before a copy, or at the end, because the wait for it is over."""
+        """Returns what is reported before a copy, or at the end: the wait for it is over."""
         query, stay = version.query, version.stays[slot]
         assert isinstance(query, RangeQuery)
         if inside is None or inside.since_ms is None:
@@ -320,10 +320,10 @@ class TrackLedger:
         events = ["exit"] if inside.has_entered else ["enter", "inside"]
         event = next((each for each in events if each in query.events), None)
         after = None if inside.has_entered else Visit(inside.key)
-        told: list[Wanted] = []
+        waited: list[Wanted] = []
         if event is not None:
-            told.append(((*place, inside.key), event, copy is not None or is_due))
-        return told, after
+            waited.append(((*place, inside.key), event, copy is not None or is_due))
+        return waited, after
 
 
 def values_of(routed: Routed, row: int) -> list[tuple[str, int]]:

@@ -139,7 +139,7 @@ def running(
 
 
 class Ledger:
-    """All that a new subscriber is told, by object."""
+    """All that a new subscriber receives, by object."""
 
     def __init__(self, cluster: EmbeddedCluster, **query: Any) -> None:
         self.name = f"ledger-{new_session()}"

@@ -28,7 +28,7 @@ from sirocco.transport.memory_log import MemoryLog, MemoryProducer
 
 WAIT_S = 300.0
 ELECTED = LeaderElected("c")
-HEARD = ControlRead(0, ELECTED)
+CONTROL_READ = ControlRead(0, ELECTED)
 TO_ANOTHER = Granted(0, INTAKE, 0, "another")
 
 

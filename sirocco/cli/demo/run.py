@@ -141,7 +141,7 @@ class Demo:
         self._cpu = ""
 
     def show_address(self, address: str) -> None:
-        """Tells where the console is, also above the live view."""
+        """Prints where the console is, also above the live view."""
         self._state.address = address
         self._console.print(f"the same on a map, while it lasts: {address}", soft_wrap=True)
 

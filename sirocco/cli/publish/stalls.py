@@ -16,33 +16,33 @@ class Stalls:
 
     Args:
         name: of the file, for the lines.
-        tell: takes a line.
+        report: takes a line.
         clock_s: of a clock that only goes forward.
     """
 
     def __init__(
         self,
         name: str,
-        tell: Callable[[str], None] = note,
+        report: Callable[[str], None] = note,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
-        self._report = tell
+        self._report = report
         self._clock_s = clock_s
         self._known = 0
         self._since_s = clock_s()
-        self._is_told = False
+        self._is_reported = False
 
     def look(self, known: int, count: int) -> None:
         """Looks at the numbers of objects that are acknowledged, and that were sent."""
         now_s = self._clock_s()
         if known != self._known or known >= count:
             self._known, self._since_s = known, now_s
-            if self._is_told:
-                self._is_told = False
+            if self._is_reported:
+                self._is_reported = False
                 self._report(f"{self._name}: objects are acknowledged again")
-        elif not self._is_told and now_s - self._since_s >= STALL_S:
-            self._is_told = True
+        elif not self._is_reported and now_s - self._since_s >= STALL_S:
+            self._is_reported = True
             self._report(
                 f"{self._name}: nothing was acknowledged for {STALL_S:.0f} s; still waiting"
             )

@@ -23,11 +23,11 @@ class BadLines:
         count: Number of bad lines.
     """
 
-    def __init__(self, file: str, tell: Callable[[str], None] = note) -> None:
+    def __init__(self, file: str, report: Callable[[str], None] = note) -> None:
         """Starts without bad lines; `file` is its name in errors."""
         self.count = 0
         self._file = file
-        self._report = tell
+        self._report = report
         self._equal: Counter[str] = Counter()
         self._waiting: list[tuple[int, str]] = []
         self._lock = threading.Lock()

@@ -81,8 +81,8 @@ def note(*lines: str) -> None:
 def ending_with(result: Callable[[], str | Mapping[str, Any]]) -> Iterator[None]:
     """Prints the result of the block at its end, also when that is an error: how far it came.
 
-    Where standard output takes nothing any more, it is told on standard error, and the block still
-    ends as it did: ^C ends the reader of a pipe as well.
+    Where standard output takes nothing any more, standard error says so, and the block still ends
+    as it did: ^C ends the reader of a pipe as well.
 
     Args:
         result: returns a line, or a value to be printed as JSON.

@@ -69,7 +69,7 @@ class ExpiryQueue:
         """Drops all but some lifetimes, and repeats of these.
 
         Args:
-            are_wanted: tells which of some rows, with their times, are to be kept.
+            are_wanted: returns which of some rows, with their times, are to be kept.
         """
         rows, times_ms = np.concatenate(self._rows), np.concatenate(self._times_ms)
         is_wanted = are_wanted(rows, times_ms)

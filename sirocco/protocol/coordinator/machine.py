@@ -98,7 +98,7 @@ class CoordinatorSettings:
             evaluator has equally many.
         warms: a slot with a living owner is granted to another when that one has loaded its past
             objects: `unwarmed` says which, `Warmed` answers.
-        warming_ms: it is granted after this time in any case. Less than an evaluator that is told
+        warming_ms: it is granted after this time in any case. Less than an evaluator that is asked
             to end waits for others to take over.
         warming_together_ms: the same for slots whose owners stay.
     """

@@ -80,7 +80,7 @@ class LogReachability:
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=action, name=f"{member}-{name}", daemon=True)
-            for name, action in (("ask", self._ask), ("hear", self._check))
+            for name, action in (("ask", self._ask), ("check", self._check))
         ]
 
     def start(self) -> None:

@@ -146,9 +146,9 @@ def test_a_connector_that_is_refused_ends_and_names_the_member(
             one.join()
     assert not any(one.is_clean for one in connectors)
     failed = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    told = [each.getMessage() for each in failed if each.name.startswith("sirocco.services")]
+    messages = [each.getMessage() for each in failed if each.name.startswith("sirocco.services")]
     # Each says it once: nothing is tried again.
-    fields = sorted(message.partition(": ")[0] for message in told)
+    fields = sorted(message.partition(": ")[0] for message in messages)
     assert fields == sorted(
         f"{side}.one.security.{member}" for side in sides for _, member in SPOILT
     )

@@ -46,7 +46,7 @@ def test_appends_that_a_quota_delays_do_not_count_as_waiting(kafka_server: Kafka
         producer.poll(0.3)
     deadline_s = time.monotonic() + WAIT_S
     while log.waiting_appends():
-        assert time.monotonic() < deadline_s, "the client was not told of the quota"
+        assert time.monotonic() < deadline_s, "the client did not notice the quota"
         producer.poll(0.05)
 
     # check

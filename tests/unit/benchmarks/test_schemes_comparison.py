@@ -12,7 +12,7 @@ from benchmarks.schemes.claims_tornado_swarm import CLAIMS
 from benchmarks.schemes.definition_1 import fit, settle
 from benchmarks.schemes.figures import Figures, MissingFigureError, load_row
 from benchmarks.schemes.measure import TILE_A_SLOT, build
-from benchmarks.schemes.pipeline import differing, query_lines, term_names, told_pairs
+from benchmarks.schemes.pipeline import differing, query_lines, reported_pairs, term_names
 from benchmarks.schemes.queries import Queries, after_objects, infrequent, subscriptions
 from benchmarks.schemes.report import render
 from benchmarks.schemes.searches import Stored
@@ -122,7 +122,7 @@ def test_results_of_a_replay_are_compared_pair_by_pair(tmp_path: Path) -> None:
     results.write_text(
         '{"query": "q1", "object": 3}\n{"query": "q0", "object": 1}\n{"query": "q0", "object": 1}\n'
     )
-    found = told_pairs(results, queries=2)
+    found = reported_pairs(results, queries=2)
     assert found.tolist() == [0, 0, 5]
     assert differing(found, np.array([0, 5])) == 1  # reported twice
     assert differing(found[1:], np.array([0, 5])) == 0

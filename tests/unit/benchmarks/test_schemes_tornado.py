@@ -80,7 +80,7 @@ def test_each_unit_more_costs_broadcast_a_query_and_forward_a_keyword(
     assert (found.standing, found.queries) == (1_000, len(asked) - 1_000)
     assert min(asdict(found).values()) >= 0
     assert found.keyword_bytes < found.query_bytes
-    assert found.broadcast_us(3) - found.broadcast_us(2) == pytest.approx(found.hear_us)
+    assert found.broadcast_us(3) - found.broadcast_us(2) == pytest.approx(found.receive_us)
     more = found.forward_us(3) - found.forward_us(2)
     assert more == pytest.approx(found.write_us + found.take_us)
     # Two cores for the units are too few, one for the evaluator is too few.
@@ -89,18 +89,18 @@ def test_each_unit_more_costs_broadcast_a_query_and_forward_a_keyword(
 
 
 @pytest.mark.parametrize(
-    ("hear_us", "slots_us", "state"),
+    ("receive_us", "slots_us", "state"),
     [(50.0, 5.0, REPRODUCED), (10.0, 5.0, DIRECTION), (0.1, 5.0, REFUTED), (50.0, 600, REFUTED)],
 )
-def test_forwarding_may_be_worth_nothing(hear_us: float, slots_us: float, state: str) -> None:
+def test_forwarding_may_be_worth_nothing(receive_us: float, slots_us: float, state: str) -> None:
     figures = Figures()
     clocks = Forwarding(
         standing=1,
         queries=1,
         own_us=60,
         note_us=5,
-        hear_us=hear_us,
-        tell_us=1,
+        receive_us=receive_us,
+        derive_us=1,
         write_us=0.1,
         take_us=0.1,
         again_us=0.2,
@@ -144,7 +144,7 @@ def test_rounds_even_out_what_scaling_has_moved(
     assert adapted.version == made.version + found.operations
     assert found.imbalance_last < 0.7 * found.imbalance_first
     assert shares[1] < 0.7 * shares[0]
-    assert 0 < found.told_bytes < found.central_bytes
+    assert 0 < found.reported_bytes < found.central_bytes
     # Where nothing was moved there is little to do.
     _, calm = tornado_adaptive.adapt(made, past, 1.0, SEED)
     assert calm.operations < found.operations
@@ -187,5 +187,5 @@ def test_sending_sums_may_cost_as_much_as_sending_cells() -> None:
         figures = Figures()
         for leaves in (SLOTS, LEAVES):
             figures.add("adapting", workload="tornado", scheme="a-grid", scale=0.5, asked=leaves,
-                        told_bytes=reported, central_bytes=100.0)  # fmt: skip
+                        reported_bytes=reported, central_bytes=100.0)  # fmt: skip
         assert claim_of("Fig. 13b").verdict(figures).state == state

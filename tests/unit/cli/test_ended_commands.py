@@ -140,9 +140,9 @@ def test_the_end_of_a_publish_does_not_depend_on_who_reads(
     cluster.publish_plans.append(PublishPlan(requests=2, answered=1, failure=refusal))
     unread("stdout")
     assert main(["publish", "--router", cluster.router, "--json", str(path)]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == f"{path}: what follows line 1,000 may or may not have been published"
-    assert json.loads(told[1])["objects"] == 1_000
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"{path}: what follows line 1,000 may or may not have been published"
+    assert json.loads(lines[1])["objects"] == 1_000
 
 
 def test_a_result_that_a_full_disk_does_not_take_is_an_error(
@@ -155,9 +155,9 @@ def test_a_result_that_a_full_disk_does_not_take_is_an_error(
     path.write_text(good(1))
     unread("stdout", "full")
     assert main(["publish", "--router", cluster.router, str(path)]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith("1 object acknowledged in ")
-    assert "No space left on device" in told[1]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("1 object acknowledged in ")
+    assert "No space left on device" in lines[1]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "full"])

@@ -1,4 +1,4 @@
-"""Which setting is wrong, as the reports of a client tell."""
+"""Which setting is wrong, by the reports of a client."""
 
 from __future__ import annotations
 

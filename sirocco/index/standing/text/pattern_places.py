@@ -143,7 +143,7 @@ class PatternPlaces:
             patterns: numbers, groups and is_phrase of the pattern of each use.
             rows: i4[n], of the queries in the index.
             position: of their registration.
-            is_live: tells which queries are left.
+            is_live: returns which queries are left.
         """
         at, places = _boxes_of(uses.queries, batch.box_offsets, boxes)
         fresh = np.empty(len(at), _RECORD)

@@ -236,7 +236,7 @@ class Slot:
             else:
                 self._accept(offset, message, parts)
                 if message.tracks is not None and self.standing.tracked.has_waits:
-                    # What queries that wait tell has one position: after the record's objects.
+                    # Events of queries that wait have one position: after the record's objects.
                     reports += self._flush(parts, position_after(offset))
             self.offset = offset + 1
             # Also for a new query: a first step over past objects may be due already.
@@ -356,10 +356,10 @@ class Slot:
     def _report_due(self) -> Reports:
         """Reports values that were inside or outside for as long as their queries wait."""
         next_ms = min(self.standing.steps.next_ms, self.queries.lifetimes.next_ms)
-        told = self.standing.take_waited(min(self.time_ms, next_ms))
+        due = self.standing.take_waited(min(self.time_ms, next_ms))
         self.steps_total += 1
         pinned = position_after(self.offset - 1)
-        found = [] if told is None else [told]
+        found = [] if due is None else [due]
         reports = self.reports.pinned(found, pinned) or [self.reports.empty(self.reported_upto)]
         reports[-1].time_ms = self.reported_ms
         return reports
@@ -445,8 +445,8 @@ class Slot:
             return []
         report = self._match(parts, end)
         parts.clear()
-        told = self.standing.take_told()
-        return [report, *self.reports.pinned([] if told is None else [told], end)]
+        events = self.standing.take_stay_events()
+        return [report, *self.reports.pinned([] if events is None else [events], end)]
 
     def _match(self, parts: list[Part], end: int) -> Report:
         report = self.reports.empty(end)

@@ -382,7 +382,7 @@ class StandingQueries:
 
     # --- values that are inside queries
 
-    def take_told(self) -> tuple[StoredRows, Hits] | None:
+    def take_stay_events(self) -> tuple[StoredRows, Hits] | None:
         """Takes the events of queries that wait, of the batch that was matched last, in order.
 
         They are reported at one position, after all objects of the batch.

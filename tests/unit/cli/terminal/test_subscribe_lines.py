@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from sirocco_client import (
+    Delivery,
     KnnChange,
     Notification,
     Object,
     RankedChange,
     TermsStep,
-    Told,
     TrackedNotification,
 )
 
@@ -21,7 +21,7 @@ from sirocco.cli.terminal.terminal import json_line
 
 ONE = Object(17, 1.5, 2.5, "coffee", attributes={"vehicle": "v1"})
 
-LINES: list[tuple[Told, dict[str, Any], str]] = [
+LINES: list[tuple[Delivery, dict[str, Any], str]] = [
     (
         Notification("q1", ONE, "0.7", (3, 4), 1_000),
         {"query": "q1", "object": ONE.members(), "arrival_ms": 1_000, "publication": [3, 4]},
@@ -72,7 +72,7 @@ LINES: list[tuple[Told, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("delivery", "members", "words"), LINES)
-def test_each_kind_has_its_line(delivery: Told, members: dict[str, Any], words: str) -> None:
+def test_each_kind_has_its_line(delivery: Delivery, members: dict[str, Any], words: str) -> None:
     assert json.loads(json_line(subscribe._json_members(delivery))) == members | {"cursor": "0.7"}
     line = subscribe._line(delivery)
     assert line.startswith(delivery.query)

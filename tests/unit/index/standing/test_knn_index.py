@@ -319,20 +319,20 @@ def test_only_what_was_reported_since_the_registration_is_told_to_other_slots() 
     one = np.ones(1, np.uint64)
     index.seed(int(rows[0]), one, one, one, np.full(1, 4.0))
 
-    def told(lat: float, number: int) -> tuple[list[int], list[int]]:
+    def shared(lat: float, number: int) -> tuple[list[int], list[int]]:
         match(index, [KnnObject(PlainObject(0.0, lat, ()), number, 1, number)], live)
         found, bounds_mm = index.take_shrunk(np.concatenate([rows, rows]))
         return sorted(set(found.tolist())), sorted(set(bounds_mm.tolist()))
 
     # Not before the lists are full, and never with objects of the past.
-    assert told(1.0, 1) == ([], [])
-    assert told(0.9, 2) == (rows[1:].tolist(), [distance_mm(0.0, 0.0, 0.0, 1.0)])
+    assert shared(1.0, 1) == ([], [])
+    assert shared(0.9, 2) == (rows[1:].tolist(), [distance_mm(0.0, 0.0, 0.0, 1.0)])
     # Nor for a little less, or what another slot has told.
-    assert told(0.89, 3) == ([], [])
+    assert shared(0.89, 3) == ([], [])
     index.draw_in(rows[2:], np.full(1, distance_mm(0.0, 0.0, 0.0, 0.5), np.int64))
-    assert told(0.45, 4)[0] == []
-    assert told(0.44, 5)[0] == rows[1:2].tolist()
-    # A successor and the first one tell again what a slot that arrives does not know.
+    assert shared(0.45, 4)[0] == []
+    assert shared(0.44, 5)[0] == rows[1:2].tolist()
+    # A successor and the first one share again what a slot that arrives does not know.
     index.send_again()
     successor = KnnIndex()
     others = successor.restore(index.state(rows))

@@ -139,12 +139,12 @@ def test_a_change_that_is_over_before_a_look_leaves_nobody_with_the_wrong_state(
         server.front._timer.cancel()  # type: ignore[union-attr]
         server.is_serving = False
         second = server.stub.Watch(request(""))
-        told = (await second.read()).status
+        status = (await second.read()).status
         server.is_serving = True
         server.front._look()
         server.is_serving = False
         server.front._look()
-        for watch, before in ((first, SERVING), (second, told)):
+        for watch, before in ((first, SERVING), (second, status)):
             assert before == SERVING
             assert (await watch.read()).status == NOT_SERVING
 

@@ -391,7 +391,7 @@ def test_who_waits_passes_the_records_of_others_when_its_time_is_over() -> None:
     async def run() -> None:
         tail = Tail(0, 0, asyncio.get_running_loop())
         tail.keep([TailRecord(7, 8, delivered(3), 1)], 8, 1 << 20)
-        # Before the loop has been told of it, it may be anybody's.
+        # Before the loop knows of it, it may be anybody's.
         assert await tail.wait(0, 0.0, "nobody") == 0
         assert await tail.wait(8, 0.0, "nobody") == 8
         waiting = asyncio.create_task(tail.wait(8, 0.3, "nobody"))

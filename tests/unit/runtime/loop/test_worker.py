@@ -56,8 +56,8 @@ from sirocco.transport.errors import (
 )
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.scripted_machine import (
+    CONTROL_READ,
     ELECTED,
-    HEARD,
     TO_ANOTHER,
     WAIT_S,
     Acknowledging,
@@ -238,7 +238,7 @@ def test_a_process_that_stood_still_while_its_successor_truncated_learns_of_its_
         append(log, INTAKE, taken_of(session, 1, []))
     log.truncate(INTAKE, 0, 2)
     script = Script(
-        lambda e: [Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)] if e == HEARD else [],
+        lambda e: [Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)] if e == CONTROL_READ else [],
         lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
     )
     with running(log, script) as worker:
@@ -294,7 +294,7 @@ def test_barriers_wait_for_every_append_before_them(
         settled = worker.settled()
         eventually(lambda: len(acks.held) == 2)
         # The loop has turned since.
-        worker.post(HEARD)
+        worker.post(CONTROL_READ)
         script.wait(ControlRead)
         assert not future.done()
         assert not settled.done()
@@ -440,7 +440,7 @@ def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> Non
 
 
 def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLog) -> None:
-    # A window is being committed when the process is told to end; the next one follows it.
+    # A window is being committed when the process has to end; the next one follows it.
     append(log, CONTROL, ELECTED)
     follow: dict[int, list[Effect]] = {1: [Transact(0, 2, (progress(2),))], 2: []}
     script = Script(

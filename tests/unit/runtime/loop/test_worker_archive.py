@@ -51,8 +51,8 @@ from sirocco.transport.errors import (
 )
 from sirocco.transport.memory_log import MemoryLog
 from tests.support.scripted_machine import (
+    CONTROL_READ,
     ELECTED,
-    HEARD,
     TO_ANOTHER,
     WAIT_S,
     Script,
@@ -77,7 +77,7 @@ def _records(log: MemoryLog) -> None:
 
 
 class FullArchive(MemoryArchive):
-    """An archive that has no room until it is told to."""
+    """An archive that has no room until a test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def test_a_load_without_effect_does_not_keep_a_process_that_has_to_end(log: Memo
 
 
 class AwayArchive(MemoryArchive):
-    """An archive that cannot be read until it is told to."""
+    """An archive that cannot be read until a test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ class AwayArchive(MemoryArchive):
 
 
 class SilentArchive(MemoryArchive):
-    """An archive that does not answer reads until it is told to."""
+    """An archive that does not answer reads until a test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ def saved(archive: MemoryArchive, name: str) -> None:
 def loads(count: int) -> Callable[[Event], list[Effect]]:
     """At the first election it loads the states of `count` intake partitions."""
     wanted: list[Effect] = [Load(INTAKE, each, 7, f"state-{each}", 3) for each in range(count)]
-    return lambda event: wanted if event == HEARD else []
+    return lambda event: wanted if event == CONTROL_READ else []
 
 
 def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_afterwards(
@@ -431,7 +431,7 @@ def test_a_state_that_is_of_no_use_stops_its_partition_alone(
     spoilt = SPOILT[name](archive)
     append(log, CONTROL, ELECTED)
     wanted: list[Effect] = [spoilt, Load(INTAKE, 0, 7, "good", 3)]
-    script = Script(lambda event: wanted if event == HEARD else [])
+    script = Script(lambda event: wanted if event == CONTROL_READ else [])
     with running(log, script, archive, limits=QUICK) as worker:
         # test: it is retried repeatedly, and the other one is loaded
         eventually(
@@ -475,7 +475,7 @@ def test_slices_that_are_missing_leave_the_rest_to_go_on_and_are_loaded_when_the
         LoadSlices(0, 7, ("slices/a", "slices/b")),
         LoadSlices(1, 7, ("slices/c",)),
     ]
-    script = Script(lambda event: wanted if event == HEARD else [])
+    script = Script(lambda event: wanted if event == CONTROL_READ else [])
     with running(log, script, archive, limits=QUICK) as worker:
         eventually(lambda: worker.failure or worker.unusable == 2)
         (about, *_) = [r for r in caplog.records if "matched, but not searched" in r.message]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sirocco.runtime.process import log_reachability as hearing
+from sirocco.runtime.process import log_reachability
 from sirocco.runtime.process.clock import monotonic_ms
 from sirocco.runtime.process.log_reachability import (
     CONNECTED_S,
@@ -22,14 +22,14 @@ from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_map_store import MemoryMapStore
 
 WAIT_S = 120.0
-HEARS = {CONNECTED_S: CONNECTED_S_MIN}
+CONNECTED = {CONNECTED_S: CONNECTED_S_MIN}
 
 
 @pytest.mark.parametrize(
     ("silent", "others", "expected"),
     [
-        (SILENT_CHECKS_MAX, [HEARS], True),
-        (SILENT_CHECKS_MAX - 1, [HEARS], False),
+        (SILENT_CHECKS_MAX, [CONNECTED], True),
+        (SILENT_CHECKS_MAX - 1, [CONNECTED], False),
         # The log is away for all.
         (60, [{CONNECTED_S: 0.0}, {CONNECTED_S: 0.0}], False),
         # It has just returned, and one process read it first.
@@ -37,7 +37,7 @@ HEARS = {CONNECTED_S: CONNECTED_S_MIN}
         # Others without a report, and no others.
         (60, [{}], False),
         (60, [], False),
-        (SILENT_CHECKS_MAX, [{}, {CONNECTED_S: 0.0}, HEARS], True),
+        (SILENT_CHECKS_MAX, [{}, {CONNECTED_S: 0.0}, CONNECTED], True),
     ],
 )
 def test_only_a_process_that_reads_nothing_while_others_do_is_cut_off(
@@ -51,7 +51,7 @@ def test_a_process_that_stood_still_does_not_prove_that_the_log_was_reachable(
 ) -> None:
     # init: read for a minute, then paused for another
     clock = Clock()
-    monkeypatch.setattr(hearing, "monotonic_ms", clock)
+    monkeypatch.setattr(log_reachability, "monotonic_ms", clock)
     log: Any = FakeLog()
     received = LogReachability(log, MemoryMapStore(), "router-1", lambda _: None)
     for _ in range(60):
@@ -103,7 +103,7 @@ def store() -> Iterator[MemoryMapStore]:
         address="a:1",
         http_address="a:2",
         started_ms=0,
-        loads=HEARS,
+        loads=CONNECTED,
     )
     keeper = LeaseKeeper(made, lambda: info, monotonic_ms)
     keeper.start()

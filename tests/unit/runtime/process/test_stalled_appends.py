@@ -112,8 +112,8 @@ def test_a_process_whose_appends_stand_still_ends_once(caplog: pytest.LogCapture
         "appends to slots/4 get no answer, and the log could take them; the process exits"
     ]
     assert log.checks == STALLED_CHECKS_MAX + 1
-    told = [(record.levelname, vars(record)["fields"]["checks"]) for record in caplog.records]
-    assert told == [("WARNING", WARNED_CHECKS), ("ERROR", STALLED_CHECKS_MAX)]
+    logged = [(record.levelname, vars(record)["fields"]["checks"]) for record in caplog.records]
+    assert logged == [("WARNING", WARNED_CHECKS), ("ERROR", STALLED_CHECKS_MAX)]
 
 
 def test_a_process_waits_for_a_partition_that_takes_nothing() -> None:

@@ -36,7 +36,7 @@ def lead(service: CoordinatorService, monkeypatch: pytest.MonkeyPatch, leads: bo
     monkeypatch.setattr(type(service.machine), "leading", leads)
 
 
-def tell(service: CoordinatorService, objects: float) -> None:
+def report(service: CoordinatorService, objects: float) -> None:
     """Reports a round with all objects in the leaf of one of two evaluators."""
     loads = LeafLoads(*[np.array([objects, 0.0])] * 6)
     measured = Measured(
@@ -67,7 +67,7 @@ def test_a_former_leader_shows_no_old_loads(
     service: CoordinatorService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead(service, monkeypatch, True)
-    tell(service, 50_000)
+    report(service, 50_000)
     assert (imbalance(service), leaves(service)) == (2.0, 2)
     lead(service, monkeypatch, False)
     assert (imbalance(service), leaves(service)) == (0.0, 0)
@@ -78,5 +78,5 @@ def test_chance_among_few_objects_is_no_imbalance(
     service: CoordinatorService, monkeypatch: pytest.MonkeyPatch, objects: int, shown: float
 ) -> None:
     lead(service, monkeypatch, True)
-    tell(service, objects)
+    report(service, objects)
     assert imbalance(service) == shown

@@ -1,4 +1,4 @@
-"""What a gateway refuses before the cluster hears of it: hostile bodies, heads and connections."""
+"""What a gateway refuses before the cluster knows of it: hostile bodies, heads and connections."""
 
 from __future__ import annotations
 

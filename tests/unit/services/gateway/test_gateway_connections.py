@@ -79,7 +79,7 @@ class Opened:
         self.shared = Connections(replace(LIMITS, **limits), self.refused.append)
         self.answers = answers
         # Requests that have learnt of the end of their connection.
-        self.told = 0
+        self.notices = 0
         http, websocket = self.shared.protocols()
         config = uvicorn.Config(
             self.application, http=http, ws=websocket, lifespan="off", interface="asgi3"
@@ -105,7 +105,7 @@ class Opened:
         if not self.answers:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            self.told += 1
+            self.notices += 1
             return
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"answer"})
@@ -184,11 +184,11 @@ async def test_few_requests_wait_behind_one_that_is_answered() -> None:
 
 @on_loop
 async def test_a_stream_with_requests_behind_it_ends_with_its_connection() -> None:
-    """The server told the last request alone: the stream kept its place for ever."""
+    """The server informed the last request alone: the stream kept its place for ever."""
     opened = Opened(answers=False)
     await opened.receives((HEAD + b"\r\n") * 3)
     await opened.ends()
-    assert opened.told == 1
+    assert opened.notices == 1
 
 
 @pytest.mark.parametrize("answers", [False, True])
@@ -204,7 +204,7 @@ async def test_a_socket_does_not_begin_behind_an_answer(answers: bool) -> None:
     assert opened.refused == ["calls"]
     assert opened.transport.protocol is opened.protocol
     await opened.ends()
-    assert opened.told == (0 if answers else 1)
+    assert opened.notices == (0 if answers else 1)
 
 
 @on_loop

@@ -15,7 +15,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
     ReceiveServiceStub,
     add_ReceiveServiceServicer_to_server,
 )
-from sirocco_client import Client, KnnChange, Notification, Subscription, Told
+from sirocco_client import Client, Delivery, KnnChange, Notification, Subscription
 
 from sirocco.protocol.contract.messages import DELIVERIES, Delivered
 from sirocco.runtime.loop.hops import HopWriter
@@ -84,8 +84,8 @@ def deliver(log: MemoryLog) -> None:
             writer.append(DELIVERIES, 0, message, 0)
 
 
-def take(subscription: Subscription, count: int) -> list[Told]:
-    found: list[Told] = []
+def take(subscription: Subscription, count: int) -> list[Delivery]:
+    found: list[Delivery] = []
     with subscription:
         for each in subscription:
             found.append(each)

@@ -122,7 +122,7 @@ REMOVAL = change_of(request_of("unregister", "q"))
 
 
 class Loop:
-    """Takes definitions, and reports that it is done when told to."""
+    """Takes definitions, and reports that it is done when a test lets it."""
 
     def __init__(self) -> None:
         self.reread_counts: list[int] = []

@@ -1,6 +1,6 @@
 """An object of very many matches: owners of a slot may send other candidates of knn queries.
 
-They know other objects of other slots, and so another radius. What range queries are told, and
+They know other objects of other slots, and so another radius. What range queries report, and
 which lists knn queries get, does not depend on where one owner ends and the next one begins.
 """
 
@@ -59,8 +59,8 @@ def records(silent: set[str], ranges: list[str] = RANGES) -> list[Found]:
     return [found for _, found in founds(reports, LIMITS)]
 
 
-def told(log: list[Found]) -> tuple[Counter[int], set[str]]:
-    """Returns how often each range query was told of the object, and the lists that have it."""
+def reports_of(log: list[Found]) -> tuple[Counter[int], set[str]]:
+    """Returns how often each range query reported the object, and the lists that have it."""
     cluster = MergerCluster(log=log, slots=1)
     cluster.read(len(log), np.random.default_rng(len(log)))
     ranges: Counter[int] = Counter()
@@ -86,7 +86,7 @@ def test_r2_a_successor_with_other_candidates_loses_and_doubles_nothing(
 ) -> None:
     former, latter = (records(each, ranges) for each in silent)
     for sent in range(len(former) + 1):
-        matches, lists = told([*former[:sent], *latter, *former[sent:]])
+        matches, lists = reports_of([*former[:sent], *latter, *former[sent:]])
         assert matches == Counter(query_handle(name) for name in ranges), sent
         # The owner that completed the object has sent all that it found.
         completed = silent[0] if sent == len(former) else silent[1]
@@ -118,6 +118,6 @@ def test_records_of_the_version_before_are_read_as_before() -> None:
     # test, check: repeated from any place on, and followed by what a new version repeats.
     for begin in range(len(former)):
         for end in range(begin, len(former) + 1):
-            matches, lists = told([*former[:end], *former[begin:], *records(MANY)])
+            matches, lists = reports_of([*former[:end], *former[begin:], *records(MANY)])
             assert matches == Counter(map(query_handle, RANGES))
             assert lists == ALL - FEW

@@ -45,13 +45,13 @@ def test_subscribers_leave_with_their_queries() -> None:
 
     found = slot.take([(4_000, routed_of(0, 0, [{"id": 1, **HERE}], [1_000]))])
     records = list(founds(found))
-    told: dict[str, int] = {}
+    targets: dict[str, int] = {}
     for target, record in records:
         assert isinstance(record, Found)
         if record.queries is not None and len(record.matches.queries):
-            told |= dict.fromkeys(record.queries.subscribers, target)
-    assert told.keys() == {"first", *(f"subscriber {3_901 + i}" for i in range(100))}
-    assert all(target == partition_of(name, TARGETS) for name, target in told.items())
+            targets |= dict.fromkeys(record.queries.subscribers, target)
+    assert targets.keys() == {"first", *(f"subscriber {3_901 + i}" for i in range(100))}
+    assert all(target == partition_of(name, TARGETS) for name, target in targets.items())
 
 
 ENDS: dict[str, dict[str, Any]] = {

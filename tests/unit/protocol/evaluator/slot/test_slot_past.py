@@ -55,7 +55,7 @@ def test_a_turn_searches_the_past_of_some_queries_and_the_log_is_the_same() -> N
     at_once = content_of(whole.take(list(records)))
     turns = [pieces.take(list(records), 20)]
     while pieces.is_stepping:
-        # No object is taken, and no mark tells more than was reported.
+        # No object is taken, and no mark is past what was reported.
         assert pieces.offset == 5
         assert pieces.report().end == position_of(4)
         assert pieces.report().time_ms == told_ms

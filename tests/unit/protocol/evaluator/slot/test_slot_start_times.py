@@ -142,7 +142,7 @@ class Story:
     objects: int = 0
     held_back: int = 0
 
-    def tell(self, records: int) -> Story:
+    def draw(self, records: int) -> Story:
         for offset in range(records):
             objects = self.rng.random() < 0.7
             message, meaning = self._objects() if objects else self._queries(offset)
@@ -211,7 +211,7 @@ class Story:
 @pytest.mark.parametrize("way", ["one by one", "in batches", "with restarts"])
 def test_objects_before_the_begin_are_nothing_to_a_query(seed: int, way: str) -> None:
     # init
-    story = Story(rng=np.random.default_rng(seed)).tell(120)
+    story = Story(rng=np.random.default_rng(seed)).draw(120)
     rng, slot, found = np.random.default_rng(seed), opened(), []
 
     # test

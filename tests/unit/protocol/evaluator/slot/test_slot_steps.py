@@ -407,7 +407,7 @@ def test_steps_of_one_time_that_search_are_taken_one_by_one(
     turns = [len(slot.take([(2, posts(rng, 1, START_MS + 350))], 1))]
     while slot.is_stepping:
         assert len(searched) <= len(turns)
-        # Nothing of the time is told before all of it is reported.
+        # Nothing of the time is reported before all of it is reported.
         assert slot.report().time_ms == slot.reported_ms <= START_MS + 300
         turns.append(len(slot.continue_steps()))
     assert len(searched) == len(turns) == len(asked)

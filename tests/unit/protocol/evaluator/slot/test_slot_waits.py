@@ -27,7 +27,7 @@ START_MS = 1_000
 # (object, event)
 Event = tuple[int, str]
 # With its position in the slot's log.
-Told = tuple[int, Event]
+Reported = tuple[int, Event]
 
 
 def tracker(**more: Any) -> dict[str, Any]:
@@ -70,10 +70,10 @@ class Log:
     def _add(self, message: Routed | Installed) -> None:
         self.records.append((len(self.records), message))
 
-    def reported(self, sizes: list[int], *, restarts: bool) -> list[tuple[bool, list[Told]]]:
+    def reported(self, sizes: list[int], *, restarts: bool) -> list[tuple[bool, list[Reported]]]:
         """Returns what a slot reports that reads so; and whether it has one position."""
         slot = opened(0)
-        found: list[tuple[bool, list[Told]]] = []
+        found: list[tuple[bool, list[Reported]]] = []
         while slot.offset < len(self.records):
             begin = slot.offset
             size = sizes[begin % len(sizes)]
@@ -97,10 +97,10 @@ class Log:
         again = self.reported(sizes or [len(self.records)], restarts=False)
         # Those of objects are joined, those of one position are not.
         assert [piece for piece in again if piece[0]] == [piece for piece in reported if piece[0]]
-        told = [event for _, piece in reported for event in piece]
-        assert [event for _, piece in again for event in piece] == told
-        assert [position for position, _ in told] == sorted(position for position, _ in told)
-        return [event for _, event in told]
+        events = [event for _, piece in reported for event in piece]
+        assert [event for _, piece in again for event in piece] == events
+        assert [position for position, _ in events] == sorted(position for position, _ in events)
+        return [event for _, event in events]
 
 
 def opened(offset: int) -> Slot:
@@ -109,7 +109,7 @@ def opened(offset: int) -> Slot:
     return slot
 
 
-def events_of(report: Report) -> list[Told]:
+def events_of(report: Report) -> list[Reported]:
     assert report.changes is not None
     return [
         (int(report.positions[row]), (int(report.objects.ids[row]), EVENTS[int(change)]))
@@ -274,10 +274,10 @@ def test_any_movements_are_told_as_the_oracle_says(
     # Of each value in order.
     want: dict[str, list[Any]] = {"a": [], "b": []}
     got: dict[str, list[Any]] = {"a": [], "b": []}
-    for told, event, bus in changes(Objects(objects), query):
-        want[bus].append((told, event))
-    for told, event in log.events(take_sizes):
-        got[objects[told]["bus"]].append((told, event))
+    for place, event, bus in changes(Objects(objects), query):
+        want[bus].append((place, event))
+    for place, event in log.events(take_sizes):
+        got[objects[place]["bus"]].append((place, event))
     assert got == want
 
 

@@ -579,7 +579,7 @@ def known(log: Log, begin: int) -> State | None:
 
 def test_the_probe_of_a_router_that_was_replaced_hides_no_epoch() -> None:
     # After the probe that alone shows a greater epoch a router that was paused appends its own
-    # probe, and then a change that its client has long been told to retry elsewhere.
+    # probe, and then a change that its client has long been sent elsewhere.
     log = Log()
     log.append(probe(FORMER), probe(FORMER - 1), replace(Q, epoch=FORMER - 1))
     end = 2

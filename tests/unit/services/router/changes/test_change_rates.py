@@ -144,7 +144,7 @@ def test_changes_count_in_each_slot_that_they_meet() -> None:
     assert met[0] == 1
     assert 1 < met[1] < 16
     assert met[2:] == [16, 16, 16]
-    # The end of a query is told in every slot, wherever the query is.
+    # The end of a query is reported in every slot, wherever the query is.
     plain = parse_query(common | {"kind": "range", "region": {"rect": tiny}})
     ending = parse_query(common | {"kind": "range", "region": {"rect": tiny}, "events": ["ended"]})
     assert change_bytes(plain, "s")[1] == 0
