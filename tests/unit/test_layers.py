@@ -332,7 +332,7 @@ def code_of(folder: str) -> Path:
     first, _, rest = folder.partition("/")
     if first == "sdk":
         return ROOT / "sdk" / "sirocco_client" / rest
-    return ROOT / folder if first in LINKED else ROOT / "sirocco" / folder
+    return ROOT / folder if first in {*LINKED, "benchmarks"} else ROOT / "sirocco" / folder
 
 
 def test_a_folder_of_tests_is_a_folder_of_the_code() -> None:
