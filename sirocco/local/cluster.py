@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,7 +29,7 @@ from sirocco.local.cluster_state import (
     write_state,
 )
 from sirocco.local.invocation import program
-from sirocco.local.process import LocalError, LocalProcess, WrongUseError
+from sirocco.local.process import LocalError, LocalProcess, WrongUseError, refuses
 from sirocco.local.service_process import (
     ALL_SERVICES,
     GATEWAY,
@@ -172,18 +173,22 @@ class LocalCluster:
             raise
         self._write_state()
 
-    def stop(self, *, remembers: bool = False) -> None:
+    def stop(self, *, remembers: bool = False, drain_s: float = _DRAIN_S) -> None:
         """Stops all in the reverse order of their start: SIGTERM, then SIGKILL if it does not end.
 
         Args:
             remembers: The next cluster in this directory gets the same settings and ports.
+            drain_s: How long each may take to end in order.
         """
         if remembers:
             self._write(LAST)
         with self._mending:
             self._stopping.set()
-        for service in reversed(ALL_SERVICES):
-            self._end([one for one in self.processes if one.service == service])
+        groups = [
+            [one.process for one in self.processes if one.service == service]
+            for service in reversed(ALL_SERVICES)
+        ]
+        _stop_in_order(groups, self.settings.kafka, drain_s)
         self._processes.clear()
         # Only now: who reads it finds the routers until the last of them has ended.
         (self.directory / STATE).unlink(missing_ok=True)
@@ -269,11 +274,7 @@ class LocalCluster:
 
     def _end(self, leaving: list[ServiceProcess]) -> None:
         """Stops processes side by side."""
-        threads = [threading.Thread(target=one.process.stop, args=(_DRAIN_S,)) for one in leaving]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        _stop_in_order([[one.process for one in leaving]], self.settings.kafka)
 
     def _write_state(self) -> None:
         self._write(STATE)
@@ -283,16 +284,46 @@ class LocalCluster:
         write_state(self.directory / name, self.settings, addresses)
 
 
-def stop_leftovers(directory: Path) -> list[str]:
-    """Stops services of a directory whose state is gone, by their process files; returns which."""
-    stopped = []
-    for service in reversed(ALL_SERVICES):
-        for path in sorted(directory.glob(f"{service}-*.pid")):
-            one = LocalProcess(path.stem, directory, f"services.{service}", outlive=True)
-            if one.pid is not None:
-                stopped.append(one.name)
-            one.stop(_DRAIN_S)
+def stop_leftovers(
+    directory: Path, kafka: str | None = None, *, drain_s: float = _DRAIN_S
+) -> list[str]:
+    """Stops services of a directory whose state is gone, by their process files; returns which.
+
+    Args:
+        directory: of the cluster.
+        kafka: HOST:PORT of its broker, if that is known.
+        drain_s: How long each may take to end in order.
+    """
+    groups = [
+        [
+            LocalProcess(path.stem, directory, f"services.{service}", outlive=True)
+            for path in sorted(directory.glob(f"{service}-*.pid"))
+        ]
+        for service in reversed(ALL_SERVICES)
+    ]
+    stopped = [one.name for group in groups for one in group if one.pid is not None]
+    _stop_in_order(groups, kafka, drain_s)
     return stopped
+
+
+def _stop_in_order(
+    groups: list[list[LocalProcess]], kafka: str | None, drain_s: float = _DRAIN_S
+) -> None:
+    """Stops processes, those of a group side by side.
+
+    Without their broker they would wait for it to the end. What was acknowledged is in its log, and
+    nothing is on its way any more: then all get a few seconds together.
+    """
+
+    def is_useless() -> bool:
+        return kafka is not None and refuses(kafka)
+
+    for group in [list(chain(*groups))] if is_useless() else groups:
+        threads = [threading.Thread(target=one.stop, args=(drain_s, is_useless)) for one in group]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 @contextmanager

@@ -17,6 +17,10 @@ from pathlib import Path
 _POLL_S = 0.02
 _LOG_TAIL_BYTES = 3000
 
+# How long a process may take to end that waits for something that is gone: what else it does at
+# its end takes less.
+_USELESS_S = 3.0
+
 # Where less is left, a server cannot write.
 _FREE_BYTES_MIN = 1 << 20
 
@@ -38,6 +42,23 @@ def is_free(host: str, port: int) -> bool:
             probe.bind((host, port))
         except OSError:
             return False
+    return True
+
+
+def refuses(addresses: str) -> bool:
+    """Whether nobody listens at any of some addresses, HOST:PORT with commas between them.
+
+    False where that cannot be told from here.
+    """
+    for address in addresses.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+        except ConnectionRefusedError:
+            continue
+        except (OSError, ValueError):
+            return False
+        return False
     return True
 
 
@@ -125,11 +146,20 @@ class LocalProcess:
                 raise LocalError(f"{self.name} not ready in {timeout_s} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 
-    def stop(self, timeout_s: float = 20.0) -> None:
-        """Asks the server to end (SIGTERM), waits, and kills it when the time is over."""
+    def stop(self, timeout_s: float = 20.0, is_useless: Callable[[], bool] = lambda: False) -> None:
+        """Asks the server to end (SIGTERM), waits, and kills it when the time is over.
+
+        Args:
+            timeout_s: how long it may take to end in order.
+            is_useless: whether it cannot, since what it waits for is gone; then it gets little
+                time.
+        """
         self._signal(signal.SIGTERM)
-        if not self._wait(timeout_s):
-            self.kill()
+        deadline = time.monotonic() + timeout_s
+        while not self._wait(min(_USELESS_S, deadline - time.monotonic())):
+            if is_useless() or time.monotonic() > deadline:
+                self.kill()
+                break
         self.pid_path.unlink(missing_ok=True)
 
     def kill(self) -> None:

@@ -374,10 +374,11 @@ def _stop(args: argparse.Namespace) -> int:
             running = [one.name for one in cluster.processes if one.running]
             cluster.stop(remembers=True)
             stopped += reversed(running)
-    stopped += stop_leftovers(directory)
+    broker = KafkaServer(directory, outlive=True)
+    stopped += stop_leftovers(directory, _address_of(broker))
     servers: dict[str, RedisServer | KafkaServer] = {
         "redis": RedisServer(directory, outlive=True),
-        "kafka": KafkaServer(directory, outlive=True),
+        "kafka": broker,
     }
     for name, server in servers.items():
         if server.process.pid is not None:
@@ -392,6 +393,14 @@ def _stop(args: argparse.Namespace) -> int:
         f"`{_tool(args)} up` continues with them"
     )
     return 0
+
+
+def _address_of(broker: KafkaServer) -> str | None:
+    """Returns where a broker of this directory listens, or did; None where there was none."""
+    try:
+        return broker.address
+    except (OSError, LocalError):
+        return None
 
 
 def _status(args: argparse.Namespace) -> int:

@@ -8,6 +8,8 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,13 @@ from sirocco.local.cluster import (
 from sirocco.local.invocation import program
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.keeper import keep
-from sirocco.local.process import LocalError, WrongUseError
+from sirocco.local.process import (
+    LocalError,
+    LocalProcess,
+    WrongUseError,
+    free_port,
+    refuses,
+)
 from sirocco.local.redis import _CONFIGURATION, RedisServer
 from tests.support.waiting import eventually
 
@@ -334,3 +342,73 @@ def test_own_servers_that_ended_are_named(tmp_path: Path) -> None:
     running.kill()
     running.pid_path.write_text("1\n")
     assert ended_servers(tmp_path) == ["kafka", "redis"]
+
+
+# A service that waits, at its end, for a broker that does not answer.
+WAITING = """
+import json, os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: print("waiting", file=sys.stderr, flush=True))
+print("ready", file=sys.stderr, flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[list[LocalProcess]]:
+    """Services of each kind that do not end when they are asked to, as they wait for the broker."""
+    found = []
+    for service in ("coordinator", "merger", "evaluator", "router"):
+        one = LocalProcess(f"{service}-0", tmp_path / "run", f"services.{service}", outlive=False)
+        command = [sys.executable, "-c", WAITING, f"services.{service}"]
+        one.start(command, ready=lambda one=one: "ready" in one.log_tail())  # type: ignore[misc]
+        found.append(one)
+    yield found
+    for one in found:
+        one.kill()
+
+
+def test_services_do_not_wait_for_a_broker_that_has_ended(
+    tmp_path: Path, settings: LocalClusterSettings, waiting: list[LocalProcess]
+) -> None:
+    """`down` took 80 s."""
+    closed = f"127.0.0.1:{free_port()}"
+    cluster = LocalCluster(tmp_path / "run", replace(settings, kafka=closed), outlive=True)
+    for service in ("coordinator", "merger", "evaluator", "router"):
+        cluster._add(service, 0)
+    assert len([one for one in cluster.processes if one.running]) == 4
+    cluster.stop(drain_s=600.0)
+    assert [one.pid for one in waiting] == [None] * 4
+    # Each was asked first.
+    assert all("waiting" in one.log_tail() for one in waiting)
+
+
+def test_leftovers_do_not_wait_for_a_broker_that_has_ended(
+    tmp_path: Path, waiting: list[LocalProcess]
+) -> None:
+    stop_leftovers(tmp_path / "run", f"127.0.0.1:{free_port()}", drain_s=600.0)
+    assert [one.pid for one in waiting] == [None] * 4
+
+
+def test_a_broker_that_ends_meanwhile_is_not_waited_for(
+    tmp_path: Path, waiting: list[LocalProcess]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        address = f"127.0.0.1:{broker.getsockname()[1]}"
+        stop = partial(stop_leftovers, tmp_path / "run", address, drain_s=600.0)
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        # The first ones are waited for.
+        eventually(lambda: "waiting" in waiting[-1].log_tail())
+        assert all(one.pid is not None for one in waiting)
+    stopping.join()
+    assert [one.pid for one in waiting] == [None] * 4
+
+
+def test_only_who_refuses_has_ended() -> None:
+    closed = f"127.0.0.1:{free_port()}"
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        listening = f"127.0.0.1:{broker.getsockname()[1]}"
+        assert refuses(closed)
+        assert refuses(f"{closed},{closed}")
+        assert not any(refuses(each) for each in (listening, f"{closed},{listening}", "k:x", ""))
