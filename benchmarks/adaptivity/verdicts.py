@@ -1,4 +1,4 @@
-"""Judges claims about adapting by the figures."""
+"""Compares claims about adapting with the figures."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def end_within(seconds: float, status: int) -> None:
 def _end_after(seconds: float, status: int) -> None:
     time.sleep(seconds)
     names = sorted(each.name for each in threading.enumerate() if not each.daemon)
-    logger.warning("", extra=event("threads_left", threads=names[:20]))
+    extra = event("threads_left", threads=names[:20])
+    logger.warning("threads do not end; the process ends without them", extra=extra)
     logging.shutdown()
     sys.stdout.flush()
     os._exit(status)

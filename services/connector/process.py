@@ -115,7 +115,8 @@ def run(path: str | Path | None = None) -> int:
     gc.collect()
     gc.freeze()
     name = settings.name or "connector"
-    logger.info("", extra=event("listening", member=name, grpc="", http=connector.metrics_address))
+    extra = event("listening", member=name, grpc="", http=connector.metrics_address)
+    logger.info("started", extra=extra)
     is_clean = asyncio.run(_run_to_end(connector))
     logger.info("stopped", extra=event("stopped", member=name))
     return 0 if is_clean else EXIT_FAILURE
@@ -225,7 +226,8 @@ class Connector:
                     _report(tasks[task], task)
         for task in late:
             is_clean = False
-            logger.error("", extra=event("runner_stuck", runner=tasks[task].name))
+            extra = event("runner_stuck", runner=tasks[task].name)
+            logger.error("a source or sink did not end in time", extra=extra)
         return is_clean
 
     async def _beat_on(self) -> None:

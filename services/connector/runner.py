@@ -1,4 +1,4 @@
-"""What every source and every sink is to the process that runs them."""
+"""The interface by which a process runs sources and sinks."""
 
 from __future__ import annotations
 

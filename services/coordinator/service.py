@@ -146,7 +146,9 @@ class CoordinatorService(Service):
         except TransportUnavailable as error:
             # It is only a view: the next change writes it again.
             extra = event("view_not_written", member=self.member, reason=str(error))
-            logger.warning("the owners cannot be published; the next change does", extra=extra)
+            logger.warning(
+                "owners cannot be published; the next change publishes them", extra=extra
+            )
 
     def _balancing(self, parts: Parts) -> Balancing:
         settings = parts.settings

@@ -1,4 +1,4 @@
-"""Answers that may be large: written as their client reads them, their memory held until then."""
+"""Writes large answers as their client reads them, and counts their memory until then."""
 
 from __future__ import annotations
 

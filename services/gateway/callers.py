@@ -1,8 +1,8 @@
 """Who makes a request, and the client that makes its calls to the cluster.
 
 The gateway checks no token: it hands it on, and the cluster refuses it. A token is tried once
-before anything large is read for it. To the cluster all that come through a gateway are one
-connection, and tokens can be made up: so the hosts of its clients share what is tried.
+before anything large is read for it. To the cluster a gateway is one connection, and anybody
+can make tokens up: so the hosts of its clients share the number of trials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors as RFC 9457 problem details, with the field that is wrong.
 
-One table gives the status of each kind of error. Both hierarchies are meant: the client's, which
-carries the cluster's errors, and the engine's, of what is refused here.
+One table gives the status of each kind of error, of two hierarchies: the client's, for errors of
+the cluster, and the engine's, for what the gateway itself refuses.
 """
 
 from __future__ import annotations

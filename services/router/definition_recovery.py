@@ -50,9 +50,7 @@ class DefinitionRecovery:
                 self.look()
             except SiroccoError as error:
                 extra = event("definitions_not_read", member=self._member, reason=str(error))
-                logger.warning(
-                    "definitions cannot be read back; the next attempt follows", extra=extra
-                )
+                logger.warning("definitions cannot be read back; trying again", extra=extra)
             except Exception:
                 # If the thread ended, compaction would remove definitions unnoticed.
                 extra = event("definition_recovery_failed", member=self._member)

@@ -90,7 +90,7 @@ class MapChangeReader:
             step()
         except (SiroccoError, TimeoutError) as error:
             extra = event("not_copied", member=self._member, reason=str(error))
-            logger.warning("queries are not copied yet; the next attempt follows", extra=extra)
+            logger.warning("queries cannot be copied now; trying again", extra=extra)
         except Exception:
             # Without this thread a map change would never finish.
             extra = event("copying_failed", member=self._member)

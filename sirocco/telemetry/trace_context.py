@@ -1,7 +1,7 @@
 """Places in traces as W3C Trace Context writes them: `traceparent` and `tracestate`.
 
-https://www.w3.org/TR/trace-context/. What a client sends is read by the letter of the grammar and
-within its bounds; anything else is ignored, as the specification asks.
+https://www.w3.org/TR/trace-context/. What a client sends has to follow the grammar and its
+bounds exactly; anything else is ignored, as the specification asks.
 """
 
 from __future__ import annotations

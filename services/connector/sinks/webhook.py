@@ -205,7 +205,7 @@ class WebhookTarget:
                     self._counts.retries.inc()
                     if tries.failures == 1:
                         fields = event("webhook_retries", sink=self._counts.name, reason=reason)
-                        logger.warning("", extra=fields)
+                        logger.warning("the receiver fails; trying again", extra=fields)
                     await self._pause(pause_s)
 
     async def _pause(self, pause_s: float) -> None:

@@ -1,6 +1,6 @@
 """A consumer of Kafka topics in a group: batches of decoded records, and the places to commit.
 
-All of its methods belong to one thread. Partitions come and go while it polls.
+All of its methods belong to one thread. Partitions are assigned and revoked while it polls.
 """
 
 from __future__ import annotations

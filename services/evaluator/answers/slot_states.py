@@ -1,4 +1,4 @@
-"""What became of the slots of a question, in the last part of its answer."""
+"""States which slots of a question were searched, in the last part of its answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads every path and name on the command line, and names files that cannot be written.
 
-An empty one is what a variable leaves that is not set. As a path it would stand for the working
-directory, as a name for the default, and either without a word.
+An empty argument is what an unset variable of the shell leaves. It is refused: as a path it would
+mean the working directory, as a name the default, and nobody would notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From rows to a sealed slice."""
+"""Makes a sealed slice of rows."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ class Checkpoints:
                 offset=effect.offset,
                 reason=str(error),
             )
-            logger.warning("checkpoint not saved; the next attempt follows", extra=extra)
+            logger.warning("checkpoint not saved; trying again", extra=extra)
             return None
 
     def sweep(self, effect: Sweep) -> None:

@@ -283,9 +283,7 @@ class Tails:
                 except TransportError as error:
                     # Streams wait for this thread. The error may pass, and is visible until then.
                     extra = event("tail_failed", reason=str(error))
-                    logger.warning(
-                        "deliveries cannot be read; the next attempt follows", extra=extra
-                    )
+                    logger.warning("deliveries cannot be read; trying again", extra=extra)
                     self._stopping.wait(self._limits.retry_s)
         finally:
             if consumer is not None:

@@ -529,7 +529,7 @@ class Worker:
         if isinstance(found, TransportUnavailable):
             reason = str(found)
             extra = event("not_loaded", topic=topic, partition=partition, reason=reason)
-            logger.warning("state not loaded; the next attempt follows", extra=extra)
+            logger.warning("state not loaded; trying again", extra=extra)
             self._loads.failed(effect, monotonic_ms())
             return []
         if isinstance(found, UNUSABLE) and isinstance(effect, Load | LoadSlices):

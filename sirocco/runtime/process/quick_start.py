@@ -1,4 +1,4 @@
-"""Starts a process without passes of the collector of cycles over what it imports."""
+"""Keeps the garbage collector from scanning what a process imports at its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is there and who owns what: what a coordinator learns, decides and declares."""
+"""Members and ownership: what a coordinator learns, decides and declares."""
 
 from __future__ import annotations
 
