@@ -1,8 +1,9 @@
 """Runs one coordinator: `python -m sirocco.services.coordinator`."""
 
 from sirocco.runtime.process.quick_end import leave
-from sirocco.runtime.process.quick_start import uncollected
+from sirocco.runtime.process.quick_start import quiet_grpc, uncollected
 
+quiet_grpc()
 with uncollected():
     from sirocco.runtime.first_map import first_map
     from sirocco.runtime.service import Parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from sirocco_client import Client, RangeQuery, Tls
@@ -46,6 +47,8 @@ def test_processes_use_tls_and_keep_secrets(
                 found |= {query for query, _ in batch.pairs()}
         question = RangeQuery(id="s", text="fire", mode="snapshot")
         assert len(list(client.search(question, position_token=position).objects)) == 1
+        for address in cluster.router_addresses:
+            refused_handshakes(address)
         # Any user of the machine can read the command line of a process.
         for process in cluster.processes:
             command = Path(f"/proc/{process.process.pid}/cmdline").read_text()
@@ -58,3 +61,15 @@ def test_processes_use_tls_and_keep_secrets(
         assert TOKEN not in log
         assert digest_of(TOKEN) not in log
         assert "PRIVATE KEY" not in log
+        # Strangers who do not speak TLS leave no line each.
+        assert [line for line in log.splitlines() if not line.startswith("{")] == []
+
+
+def refused_handshakes(address: str) -> None:
+    """Opens connections without TLS, until the server has closed each."""
+    host, port = address.split(":")
+    for _ in range(5):
+        with socket.create_connection((host, int(port)), 60) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            while stranger.recv(1_024):
+                pass
