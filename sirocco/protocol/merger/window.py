@@ -102,8 +102,8 @@ class Window:
 
     @property
     def has_content(self) -> bool:
-        """Whether anything waits to be sent."""
-        return bool(self.closed or self.parts) or self.lists.has_output
+        """Whether anything waits to be sent, or is sent and not committed."""
+        return bool(self.begun or self.closed or self.parts) or self.lists.has_output
 
     @property
     def has_work(self) -> bool:

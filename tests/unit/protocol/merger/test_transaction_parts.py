@@ -103,6 +103,19 @@ def test_lists_that_one_object_enters_are_written_in_parts_of_one_transaction() 
     assert newest == (99, 9 * len(written))
 
 
+def test_parts_are_committed_in_time_even_if_nothing_follows_them() -> None:
+    log = Log(entering())
+    log.read()
+    window = log.cluster.machine.windows[0]
+    while not log.waiting[0].is_last:
+        log.answer()
+    # As it is where the last list was in the part before.
+    window.begun, window.closed, window.committing = log.waiting[0].number, [], 0
+    assert not window.parts
+    assert not window.lists.has_output
+    assert log.cluster.machine.deadline_ms() is not None
+
+
 def test_r5_a_merger_that_ends_between_parts_leaves_nothing_of_them() -> None:
     slots = entering()
     cluster = slots.cluster
