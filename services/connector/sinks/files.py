@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from types import UnionType
 from typing import Any, BinaryIO, Literal
 
 import orjson
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sirocco.services.connector.sinks.blocks import Block
-from sirocco.services.connector.sinks.errors import TargetUnavailable
+from sirocco.services.connector.sinks.errors import SinkStopped, TargetUnavailable
 from sirocco.services.connector.sinks.sink import Counts
 from sirocco.services.connector.sinks.state import Saved
 from sirocco.services.connector.sinks.state_file import StateFile, sync_folder
@@ -139,10 +140,12 @@ class Part:
 
         Raises:
             TargetUnavailable: The file system fails, or lacks what the state names.
+            SinkStopped: The state names no part.
         """
         self.close()
-        self._number, self._bytes = int(target.get("number", 0)), int(target.get("bytes", 0))
-        self._begin_s = float(target.get("begin_s", 0.0))
+        self._number = _counted(target, "number", self._name)
+        self._bytes = _counted(target, "bytes", self._name)
+        self._begin_s = _counted(target, "begin_s", self._name, int | float)
         try:
             for number, path in self._parts():
                 if number < self._number:
@@ -243,6 +246,13 @@ class Part:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _counted(target: Any, name: str, sink: str, kind: type[Any] | UnionType = int) -> Any:
+    value = target.get(name, 0)
+    if not isinstance(value, kind) or not value >= 0:
+        raise SinkStopped("refused", f"the state of {sink} cannot be read: {name} is {value!r:.80}")
+    return value
 
 
 def write_parquet(lines: Path, target: Path) -> None:

@@ -64,14 +64,28 @@ class Saved:
             if members["version"] != _VERSION:
                 raise ValueError(f"is of version {members['version']}")
             return cls(
-                Place(str(members["cursor"]), int(members["skip"])),
+                Place(str(members["cursor"]), _count(members["skip"])),
                 tuple(map(str, members["ends"])),
-                {str(query): Window(*values) for query, values in members["windows"].items()},
+                {query: _window(values) for query, values in members["windows"].items()},
                 dict(members["target"]),
                 str(members.get("gone", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SinkStopped("refused", f"the state in {where} cannot be read: {error}") from error
+
+
+def _window(values: Any) -> Window:
+    window = Window(*values)
+    for value, default in zip(window, Window(0), strict=True):
+        if type(value) is not type(default):
+            raise ValueError(f"a period holds {value!r:.80}")
+    return window
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r:.80} is no count")
+    return value
 
 
 def receiver_mark(url: str) -> str:
