@@ -43,19 +43,26 @@ PART = 0.25
 # What it counts to search the past of a slot once, which takes it some ms to some 100 ms.
 PAST_BYTES = 1 << 20
 
+# What it counts in a slot that a step is due when its query is registered: some tenths of a
+# millisecond if there is nothing to count.
+STEP_BYTES = 16 << 10
 
-def change_bytes(query: Query, subscriber: str, past_ms: int = NO_PAST) -> tuple[int, int]:
+
+def change_bytes(
+    query: Query, subscriber: str, past_ms: int = NO_PAST, steps: int = 0
+) -> tuple[int, int]:
     """Returns about how many bytes a version of a query appends.
 
     Args:
         query: the version.
         subscriber: its name.
         past_ms: how far back it asks; the search counts as well.
+        steps: how many of its steps are due when it is registered; they count as well.
 
     Returns:
         In each slot that it meets, with its removal; in each slot of the cluster.
     """
-    own = record_bytes(query, subscriber) + REMOVED_BYTES
+    own = record_bytes(query, subscriber) + REMOVED_BYTES + steps * STEP_BYTES
     if past_ms != NO_PAST:
         own += PAST_BYTES
     if ENDED not in query.events:

@@ -24,6 +24,7 @@ from sirocco.runtime.grpc.authentication import Caller
 from sirocco.runtime.grpc.work_pool import WorkPool
 from sirocco.services.router.changes.change_rates import ChangeRates, change_bytes
 from sirocco.services.router.changes.column_rows import ColumnRows, Queries
+from sirocco.services.router.changes.query_checks import steps_behind
 from sirocco.services.router.changes.tenant_room import TenantRoom
 from sirocco.services.router.owners import Owners
 from sirocco.telemetry.metrics.router import RouterMetrics
@@ -137,9 +138,7 @@ class QueryChanges:
         if query is None or self._rates.limit_of(client) is None:
             return
         end_ms = self._rates.deadline_ms()
-        for *_, size in self._rates.parts(
-            client, [query], [change_bytes(query, change.subscriber, change.past_ms)]
-        ):
+        for *_, size in self._rates.parts(client, [query], [_bytes_of((0, change))]):
             await self._rates.room(client, size, end_ms)
 
     async def _put_in_time(
@@ -197,7 +196,9 @@ class QueryChanges:
 def _bytes_of(each: tuple[int, ChangeRequest]) -> tuple[int, int]:
     _, change = each
     assert change.query is not None
-    return change_bytes(change.query, change.subscriber, change.past_ms)
+    # Without a start of the client's, it is this router's clock.
+    steps = steps_behind(change.query, change.start_ms) if change.is_start_given else 0
+    return change_bytes(change.query, change.subscriber, change.past_ms, steps)
 
 
 def _without(changes: _Changes, refused: Container[int]) -> _Changes:

@@ -14,6 +14,7 @@ from sirocco.model.access import Grant
 from sirocco.model.durations import format_duration
 from sirocco.model.errors import InvalidArgument, OutOfRange
 from sirocco.model.hints.warnings import warnings_of
+from sirocco.model.query import Query as AnyQuery
 from sirocco.model.query import RangeQuery, RankedQuery, TermsQuery
 from sirocco.protocol.contract.effects import ChangeRequest
 from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST
@@ -25,6 +26,10 @@ from sirocco.runtime.process.clock import now_ms
 # Each step of a query is a search in every slot and a list for its subscriber, and notifications
 # arrive 50 to 200 ms after their events: at 1 ms a hundred queries would take a core.
 STEP_MS_MIN = 100
+
+# Of one query, between its begin and its registration: a slot reports them all before its next
+# object, some 8,000 a second if they are empty.
+STEPS_BEHIND_MAX = 10_000
 
 # A change, and warnings about its query.
 Checked: TypeAlias = tuple[ChangeRequest, tuple[str, ...]]
@@ -95,6 +100,8 @@ class QueryChecks:
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
             self._check_step(parsed)
+            if lifetime.is_start_given:
+                self._check_begin(parsed, lifetime.start_ms)
         change = ChangeRequest(
             action=action,
             id=parsed.id,
@@ -126,6 +133,24 @@ class QueryChecks:
                 f"{format_duration(query.step_ms)} is less than {format_duration(STEP_MS_MIN)}",
                 field="step",
             )
+
+    def _check_begin(self, query: TermsQuery | RankedQuery, start_ms: int) -> None:
+        """Refuses a begin so long ago that its steps would hold up everybody's objects."""
+        behind = steps_behind(query, start_ms)
+        if self._retention_ms is not None and behind > STEPS_BEHIND_MAX:
+            raise InvalidArgument(
+                f"{behind} steps would be due at once, the limit is {STEPS_BEHIND_MAX}: begin "
+                "later; with `past` the first step counts what came before",
+                field="start_ms",
+            )
+
+
+def steps_behind(query: AnyQuery, start_ms: int) -> int:
+    """Returns how many steps of a query are due by now, by this process's clock."""
+    if not isinstance(query, TermsQuery | RankedQuery) or query.step_ms is None:
+        return 0
+    end_ms = now_ms() if query.ttl_ms is None else min(now_ms(), start_ms + query.ttl_ms)
+    return max((end_ms - start_ms) // query.step_ms, 0)
 
 
 def lifetime_of(request: Registering) -> Lifetime:

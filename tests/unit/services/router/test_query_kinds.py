@@ -10,6 +10,7 @@ import pytest
 from sirocco_api.v1 import query_pb2, query_service_pb2
 
 from sirocco.protocol.contract.messages import NO_PAST
+from sirocco.runtime.process.clock import now_ms as clock_ms
 from sirocco.services.router.owners import read_request, write_request
 from tests.support.plain_client import DEADLINE_S, PlainClient, query_message, refused
 from tests.support.values import request_of
@@ -115,6 +116,33 @@ def test_steps_cover_no_more_than_retention(kind: str, plain: PlainClient) -> No
             status, details = refused(lambda call=call, each=each: call(each))
             assert (status, details.field) == ("OUT_OF_RANGE", "window")
             assert details.earliest_ms > 0
+
+
+@pytest.mark.parametrize("kind", ["terms", "ranked"])
+def test_steps_of_the_past_are_bounded(kind: str, plain: PlainClient) -> None:
+    """A slot takes no objects while it reports them: a begin in 1970 was a million of an hour."""
+    members: dict[str, Any] = {**KINDS[kind], "step": "1m", "window": "1h"}
+    query = query_message(f"long-ago-{kind}", "s", **members)
+    brief = query_message(f"brief-{kind}", "s", **members, ttl="2h")
+    stub = plain.queries[0]
+    now_ms = clock_ms()
+    for start_ms in (now_ms - 60_000 * 10_010, 0, -8_640_000_000_000_000):
+        for call in (
+            lambda at=start_ms: stub.RegisterQuery(
+                query_service_pb2.RegisterQueryRequest(query=query, start_ms=at),
+                timeout=DEADLINE_S,
+            ),
+            lambda at=start_ms: stub.UpdateQuery(
+                query_service_pb2.UpdateQueryRequest(query=query, start_ms=at), timeout=DEADLINE_S
+            ),
+        ):
+            status, details = refused(call)
+            assert (status, details.field) == ("INVALID_ARGUMENT", "start_ms")
+    for each, start_ms in ((query, now_ms - 60_000 * 9_990), (brief, 0)):
+        stub.RegisterQuery(
+            query_service_pb2.RegisterQueryRequest(query=each, start_ms=start_ms),
+            timeout=DEADLINE_S,
+        )
 
 
 @pytest.mark.parametrize("kind", ["range", "knn", "terms", "ranked"])

@@ -17,6 +17,7 @@ from sirocco.model.errors import ResourceExhausted
 from sirocco.model.query import parse_query
 from sirocco.protocol.contract.effects import ChangeRequest, Outcome
 from sirocco.runtime.grpc.authentication import EVERYBODY, Caller
+from sirocco.runtime.process.clock import now_ms as clock_ms
 from sirocco.services.router import queries
 from sirocco.services.router.changes import change_rates
 from sirocco.services.router.changes.change_rates import ChangeRates, change_bytes, slots_met
@@ -206,6 +207,28 @@ def test_searches_of_the_past_count_in_each_slot(
         done = [each.error for each in outcomes].count(None)
         # 64 slots at once and 64 a second for 20 s, each query in 16 of them.
         assert 80 <= done <= 90
+        assert sum(applied.calls) == done
+
+    asyncio.run(run())
+
+
+def test_steps_of_the_past_count_in_each_slot(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot takes no objects before it has reported the steps that are due."""
+    monkeypatch.setattr(queries, "caller", lambda: Tenant("a"))
+    members = {"kind": "terms", "k": 1, "step": "1m", "window": "1h"}
+
+    async def run() -> None:
+        applied = Applied()
+        serving = front(applied, 64 << 20)
+        asked = [query_message(f"q{n}", "s", **members) for n in range(100)]
+        start_ms = clock_ms() - 1_000 * 60_000
+        request = pb.RegisterQueriesRequest(queries=asked, start_ms=start_ms)
+        outcomes = (await serving._bulk("register", request)).outcomes
+        done = [each.error for each in outcomes].count(None)
+        # A thousand steps each, 4,096 a second of all slots, and each query in 16 of them.
+        assert 4 <= done <= 7
         assert sum(applied.calls) == done
 
     asyncio.run(run())
