@@ -61,7 +61,11 @@ class Section:
             return default
         field = self.field(name)
         found = _not_boolean(self.value(name), field)
-        return read_string(found, field, bytes_max=TEXT_BYTES_MAX, empty=empty)
+        text = read_string(found, field, bytes_max=TEXT_BYTES_MAX, empty=empty)
+        if "\0" in text:
+            # No path, address or name has one, and Python's errors for it do not name the member.
+            raise InvalidArgument("must not hold a NUL character", field=field)
+        return text
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         """Returns one of some texts."""

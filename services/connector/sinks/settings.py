@@ -34,6 +34,9 @@ from sirocco.services.connector.sinks.throttle import ThrottleLimit
 from sirocco.services.connector.sinks.webhook import WebhookSettings, WebhookTarget
 from sirocco.transport.kafka_settings import KafkaSettings
 
+# A file without an end, such as a device, would fill the memory.
+_CERTIFICATES_BYTES_MAX = 4 << 20
+
 # A transaction costs the broker about 10 ms, so it holds what has gathered meanwhile; more than
 # that would keep readers of the topic waiting. The producer's queue has room for several.
 BLOCKS_OF_KAFKA = BlockLimits(
@@ -395,7 +398,13 @@ def _headers(top: Section) -> tuple[tuple[str, str], ...]:
 
 def _certificates(path: str, field: str) -> str:
     try:
-        return Path(path).read_text("ascii")
+        with Path(path).open("rb") as file:
+            data = file.read(_CERTIFICATES_BYTES_MAX + 1)
+        if len(data) > _CERTIFICATES_BYTES_MAX:
+            raise InvalidArgument(
+                f"{path}: has more than {_CERTIFICATES_BYTES_MAX} bytes", field=field
+            )
+        return data.decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path}: cannot be read: {error}", field=field) from None
 

@@ -28,6 +28,8 @@ def refused(text: str, environment: dict[str, str] | None = None) -> InvalidArgu
         ("router: h:1\nsource: {}", "source"),
         ("router: h:1\ntls: {key: k}", "tls.key"),
         ("router: h:1\ntls: {ca: /nowhere}", "tls.ca"),
+        ('router: h:1\ntls: {ca: "a\\0b"}', "tls.ca"),
+        ('router: h:1\ntoken_file: "a\\0b"', "token_file"),
         ("router: h:1\ntoken: a\ntoken_file: b", "token_file"),
         ("router: h:1\ntoken: ${MISSING}", "token"),
         ("router: h:1\nsources: {a: {kind: tape}}", "sources.a.kind"),

@@ -54,6 +54,8 @@ def test_the_least_section_of_each_kind(section: dict[str, Any]) -> None:
         (KAFKA, "key", "attribute:", "key"),
         (KAFKA, "key", "colour", "key"),
         (KAFKA, "unknown", 1, "unknown"),
+        (WEBHOOK, "ca", "/dev/zero", "ca"),
+        (WEBHOOK, "ca", "a\0b", "ca"),
         (KAFKA, "bootstrap", None, "bootstrap"),
         (KAFKA, "topic", None, "topic"),
         (KAFKA, "topic", "sirocco-sinks", "topic"),
