@@ -229,26 +229,27 @@ class _Growing(Searching):
         growth: _Growth,
     ) -> None:
         self._growth = growth
-        self._objects = self._bytes = 0
+        # Names that the client's state of a search does not have.
+        self._held_objects = self._held_bytes = 0
         super().__init__(query, now_ms, position_token, allow_partial)
 
     @property
     def is_small(self) -> bool:
         """Whether its answer is written in no time."""
-        return self._objects <= _INLINE_OBJECTS and self._bytes <= _INLINE_BYTES
+        return self._held_objects <= _INLINE_OBJECTS and self._held_bytes <= _INLINE_BYTES
 
     def restart(self) -> None:
         """Begins anew."""
         super().restart()
-        self._growth.forget(self._objects, self._bytes)
-        self._objects = self._bytes = 0
+        self._growth.forget(self._held_objects, self._held_bytes)
+        self._held_objects = self._held_bytes = 0
 
     def received(self, response: SearchResponse) -> SearchPart | None:
         """Holds the memory of a part first; raises what `_Growth.add` does."""
         objects = response.objects.count + len(response.terms.counts) // 8
         size = response.ByteSize()
-        self._objects += objects
-        self._bytes += size
+        self._held_objects += objects
+        self._held_bytes += size
         self._growth.add(objects, size)
         return super().received(response)
 
