@@ -93,6 +93,8 @@ END_PLANTS = (
         "a merger forgets at a take-over which slots have reported an end",
         "kill-merger",
         ((QueryEnds, "restore", _nothing),),
+        # One of a thousand worlds meets it.
+        first_seed=400,
     ),
     Plant(
         "a slot forgets at a take-over which ends it has to report",
